@@ -1,0 +1,77 @@
+//! Which file a path means.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a path turned out to be.
+pub(super) enum Located {
+    File(PathBuf),
+    Index(PathBuf),
+}
+
+const INDEX_SUFFIX: &str = ".safetensors.index.json";
+const FILE_SUFFIX: &str = ".safetensors";
+
+pub(super) fn locate(path: &Path) -> Result<Located> {
+    if path.is_dir() {
+        return in_directory(path).map_err(|error| error.with_path(path));
+    }
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("json") => {
+            Ok(Located::Index(path.to_owned()))
+        }
+        _ => Ok(Located::File(path.to_owned())),
+    }
+}
+
+fn in_directory(dir: &Path) -> Result<Located> {
+    let cannot_list = |error| Error::io("cannot list the directory", error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(cannot_list)? {
+        let name = entry.map_err(cannot_list)?.file_name();
+        // Hidden files are not part of a checkpoint: unfinished saves, other systems' notes.
+        if !name.as_encoded_bytes().starts_with(b".") {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let ending_in = |suffix: &str| -> Vec<_> {
+        let ends =
+            |name: &&std::ffi::OsString| name.as_encoded_bytes().ends_with(suffix.as_bytes());
+        names.iter().filter(ends).collect()
+    };
+    match (&ending_in(INDEX_SUFFIX)[..], &ending_in(FILE_SUFFIX)[..]) {
+        ([index], _) => Ok(Located::Index(dir.join(index))),
+        ([], [file]) => Ok(Located::File(dir.join(file))),
+        ([], []) => Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "no {FILE_SUFFIX} file in this directory, which holds {}",
+                list(&names)
+            ),
+        )),
+        ([], several) => Err(Error::new(
+            ErrorKind::Ambiguous,
+            format!(
+                "several {FILE_SUFFIX} files and no index: {}",
+                list(several)
+            ),
+        )),
+        (several, _) => Err(Error::new(
+            ErrorKind::Ambiguous,
+            format!("several indexes: {}", list(several)),
+        )),
+    }
+}
+
+fn list<S: AsRef<std::ffi::OsStr>>(names: &[S]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN);
+    let shown: Vec<_> = shown.map(|name| name.as_ref().to_string_lossy()).collect();
+    match names.len() {
+        0 => "nothing".to_owned(),
+        len if len > SHOWN => format!("{} and {} more", shown.join(", "), len - SHOWN),
+        _ => shown.join(", "),
+    }
+}

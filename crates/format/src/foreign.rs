@@ -1,0 +1,58 @@
+//! Files that are something else, recognised by how they begin.
+
+use crate::error::{Error, ErrorKind};
+
+/// How many bytes of a file are enough to tell what it is.
+pub(crate) const LOOK_AT: usize = 64;
+
+const STARTS: &[(&[u8], &str)] = &[
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer; run `git lfs pull` to get the file itself",
+    ),
+    (
+        b"PK\x03\x04",
+        "a zip archive, such as a PyTorch checkpoint (.pt, .bin) or .npz",
+    ),
+    (b"GGUF", "a GGUF file"),
+    (b"ggml", "a GGML file"),
+    (
+        b"\x80\x02",
+        "a Python pickle, such as an old PyTorch checkpoint",
+    ),
+    (b"\x93NUMPY", "a NumPy array (.npy)"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"<?xml", "an XML document, such as an error page"),
+];
+
+/// What a file that begins with these bytes is, if it is known and is not safetensors.
+fn recognise(start: &[u8]) -> Option<&'static str> {
+    if let Some((_, what)) = STARTS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Some(what);
+    }
+    let text = start.trim_ascii_start();
+    let begins_with = |tag: &[u8]| {
+        text.get(..tag.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(tag))
+    };
+    if begins_with(b"<!doctype html") || begins_with(b"<html") {
+        return Some("an HTML page, such as a download's error page");
+    }
+    if text.starts_with(b"{") {
+        return Some("JSON without the eight bytes of length before it");
+    }
+    None
+}
+
+/// Replaces an error about a header that makes no sense by what the file is, where that can be
+/// told from its first bytes.
+pub(crate) fn explain(start: &[u8], error: Error) -> Error {
+    match (error.kind(), recognise(start)) {
+        (ErrorKind::InvalidHeader | ErrorKind::NotSafetensors, Some(what)) => Error::new(
+            ErrorKind::NotSafetensors,
+            format!("this is no safetensors file but {what}"),
+        ),
+        _ => error,
+    }
+}

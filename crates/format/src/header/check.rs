@@ -1,0 +1,75 @@
+//! The layout rules: what offsets, dtypes and shapes have to say of each other.
+//!
+//! The rules are those of the reference implementation's `Metadata::validate` (crate
+//! `safetensors` 0.8): in order of their offsets, each tensor begins where the one before ended,
+//! and its bytes are as many as its dtype and shape need.
+
+use super::{Entry, Header};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Checks the entries, which are in file order, and returns the length of the data in bytes.
+pub(super) fn layout(header: &Header) -> Result<u64> {
+    let mut end_of_previous = 0;
+    for (at, entry) in header.entries.iter().enumerate() {
+        tensor(header, entry, end_of_previous).map_err(|message| {
+            Error::new(ErrorKind::InvalidLayout, message).with_tensor(header.at(at).name)
+        })?;
+        end_of_previous = entry.end;
+    }
+    Ok(end_of_previous)
+}
+
+fn tensor(header: &Header, entry: &Entry, end_of_previous: u64) -> Result<(), String> {
+    let Entry {
+        begin, end, dtype, ..
+    } = *entry;
+    let shape = &header.dims[entry.dims.0 as usize..][..entry.dims.1 as usize];
+    if begin > end {
+        return Err(format!(
+            "data_offsets [{begin}, {end}] end before they begin"
+        ));
+    }
+    if begin != end_of_previous {
+        let fault = match begin < end_of_previous {
+            true => "overlap the tensor before, which ends",
+            false => "leave a hole after the tensor before, which ends",
+        };
+        return Err(format!(
+            "data_offsets [{begin}, {end}] {fault} at {end_of_previous}"
+        ));
+    }
+    let bits = shape
+        .iter()
+        .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
+        .and_then(|elements| elements.checked_mul(u64::from(dtype.bits())))
+        .ok_or_else(|| format!("{dtype} {} is larger than 2^64 bits", Shape(shape)))?;
+    if !bits.is_multiple_of(8) {
+        return Err(format!(
+            "{dtype} {} takes {bits} bits, which is no whole number of bytes",
+            Shape(shape)
+        ));
+    }
+    let (found, needed) = (end - begin, bits / 8);
+    if found != needed {
+        return Err(format!(
+            "data_offsets [{begin}, {end}] hold {found} bytes, {dtype} {} needs {needed}",
+            Shape(shape)
+        ));
+    }
+    Ok(())
+}
+
+/// A shape in an error, cut where a hostile file made it long.
+struct Shape<'a>(&'a [usize]);
+
+impl std::fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const LONGEST: usize = 16;
+        match self.0.get(..LONGEST) {
+            Some(start) if self.0.len() > LONGEST => {
+                write!(f, "{start:?}… (rank {})", self.0.len())
+            }
+            _ => write!(f, "{:?}", self.0),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! From JSON text to entries: the shape of the header's JSON, without judging what it says.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::{Entry, Header, Oddities};
+use crate::Dtype;
+use crate::error::{Error, ErrorKind, Quoted, Result};
+use crate::json::{Cursor, SyntaxError};
+
+/// The one key of the header that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// How many objects a field of an entry stands in: the header and the entry.
+const FIELD_DEPTH: u32 = 2;
+
+pub(super) fn header(text: &str) -> Result<Header> {
+    let mut header = Header {
+        len: text.len() as u64,
+        data_len: 0,
+        names: String::new(),
+        dims: Vec::new(),
+        entries: Vec::new(),
+        by_name: Default::default(),
+        hasher: Default::default(),
+        metadata: Default::default(),
+        oddities: Oddities {
+            leading_space: text.starts_with([' ', '\n', '\t', '\r']),
+            ..Oddities::default()
+        },
+    };
+    let mut cursor = Cursor::new(text);
+    let mut metadata_seen = false;
+    let mut first = true;
+    cursor.open(b'{', "'{'").map_err(in_header)?;
+    while let Some(key) = cursor.next_key(&mut first).map_err(in_header)? {
+        if key == METADATA {
+            if std::mem::replace(&mut metadata_seen, true) {
+                return Err(in_header(twice(&cursor, "__metadata__")));
+            }
+            metadata(&mut cursor, &mut header).map_err(in_header)?;
+        } else {
+            entry(&mut cursor, &mut header, &key)
+                .map_err(|error| in_header(error).with_tensor(&key))?;
+        }
+    }
+    cursor.end().map_err(in_header)?;
+    Ok(header)
+}
+
+fn in_header(error: SyntaxError) -> Error {
+    Error::new(
+        ErrorKind::InvalidHeader,
+        format!("header byte {}: {}", error.at, error.message),
+    )
+}
+
+fn fault(cursor: &Cursor, message: impl Into<Cow<'static, str>>) -> SyntaxError {
+    SyntaxError {
+        at: cursor.at(),
+        message: message.into(),
+    }
+}
+
+fn twice(cursor: &Cursor, key: &str) -> SyntaxError {
+    fault(cursor, format!("{} is given twice", Quoted(key)))
+}
+
+fn metadata(cursor: &mut Cursor, header: &mut Header) -> Result<(), SyntaxError> {
+    // MLX writes null where there is no metadata.
+    if cursor.null()? {
+        return Ok(());
+    }
+    cursor.open(b'{', "an object of strings or null for __metadata__")?;
+    let mut first = true;
+    while let Some(key) = cursor.next_key(&mut first)? {
+        let value = cursor.string("a string as metadata value")?;
+        if header.metadata.contains_key(key.as_ref()) {
+            return Err(twice(cursor, &key));
+        }
+        header.metadata.insert(key.into_owned(), value.into_owned());
+    }
+    Ok(())
+}
+
+fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), SyntaxError> {
+    let mut dtype = None;
+    let mut dims = None;
+    let mut offsets = None;
+    let mut unknown: HashSet<Cow<str>> = HashSet::new();
+
+    cursor.open(b'{', "an object with dtype, shape and data_offsets")?;
+    let mut first = true;
+    while let Some(key) = cursor.next_key(&mut first)? {
+        let seen = match key.as_ref() {
+            "dtype" => dtype.replace(read_dtype(cursor)?).is_some(),
+            "shape" => dims
+                .replace(read_shape(cursor, &mut header.dims)?)
+                .is_some(),
+            "data_offsets" => offsets.replace(read_offsets(cursor)?).is_some(),
+            _ => {
+                cursor.skip_value(FIELD_DEPTH)?;
+                let oddities = &mut header.oddities;
+                oddities.unknown_fields += 1;
+                oddities
+                    .first_unknown
+                    .get_or_insert_with(|| (key.to_string(), name.to_owned()));
+                !unknown.insert(key.clone())
+            }
+        };
+        if seen {
+            return Err(twice(cursor, &key));
+        }
+    }
+    let missing = |field| fault(cursor, format!("the entry has no {field}"));
+    let (begin, end) = offsets.ok_or_else(|| missing("data_offsets"))?;
+    let entry = Entry {
+        begin,
+        end,
+        name: (header.names.len() as u32, name.len() as u32),
+        dims: dims.ok_or_else(|| missing("shape"))?,
+        dtype: dtype.ok_or_else(|| missing("dtype"))?,
+    };
+    header.names.push_str(name);
+    header.entries.push(entry);
+    Ok(())
+}
+
+fn read_dtype(cursor: &mut Cursor) -> Result<Dtype, SyntaxError> {
+    let at = cursor.at();
+    let name = cursor.string("a string as dtype")?;
+    Dtype::from_name(&name).ok_or_else(|| SyntaxError {
+        at,
+        message: format!("unknown dtype {}", Quoted(&name)).into(),
+    })
+}
+
+/// Appends the shape to `dims` and returns its place and rank.
+fn read_shape(cursor: &mut Cursor, dims: &mut Vec<usize>) -> Result<(u32, u32), SyntaxError> {
+    let start = dims.len();
+    cursor.open(b'[', "an array as shape")?;
+    let mut first = true;
+    while cursor.next_item(&mut first)? {
+        let dim = cursor.whole_number()?;
+        dims.push(usize::try_from(dim).map_err(|_| {
+            fault(
+                cursor,
+                format!("dimension {dim} is too large for this machine"),
+            )
+        })?);
+    }
+    Ok((start as u32, (dims.len() - start) as u32))
+}
+
+fn read_offsets(cursor: &mut Cursor) -> Result<(u64, u64), SyntaxError> {
+    let two = "an array of two offsets";
+    let mut first = true;
+    cursor.open(b'[', two)?;
+    let mut offset = |cursor: &mut Cursor| match cursor.next_item(&mut first)? {
+        true => cursor.whole_number(),
+        false => Err(fault(cursor, format!("expected {two}, found fewer"))),
+    };
+    let begin = offset(cursor)?;
+    let end = offset(cursor)?;
+    match cursor.next_item(&mut first)? {
+        true => Err(fault(cursor, format!("expected {two}, found more"))),
+        false => Ok((begin, end)),
+    }
+}

@@ -1,0 +1,43 @@
+//! Safetensors checkpoints become [candle](candle_core) tensors.
+//!
+//! [`load_into_candle`] loads everything, [`Loader`] does so by policies (names, dtypes, parts of
+//! tensors, threads, progress), [`load_tensor_into_candle`] loads one tensor, and `var_builder`
+//! (feature `nn`) gives a model of candle-nn what it asks for when it asks for it. All of them
+//! read straight from the file into the memory the tensor keeps: one copy, and nothing in
+//! between, whatever the data's alignment.
+//!
+//! # Dtypes
+//!
+//! | in the file | in candle | |
+//! |---|---|---|
+//! | U8, U32, I16, I32, I64, F16, BF16, F32, F64, F8_E4M3 | the same | |
+//! | BOOL | U8 | as bytes: candle has no bool |
+//! | I8 | I16 | every value survives |
+//! | U16 | U32 | every value survives |
+//! | F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ | F16 | every value survives |
+//! | F4, F6_E2M3, F6_E3M2, F8_E8M0 | the same | candle keeps the bytes and has no operations |
+//! | U64, C64 | – | an error, or left out where [`Loader::skip_unsupported`](st_format::Loader::skip_unsupported) says so; U64 can be cast |
+//!
+//! # Memory
+//!
+//! On the CPU a candle tensor owns a `Vec`, so a load is one copy from the page cache. A tensor
+//! of 1 MiB or more has an allocation of its own. Smaller ones that lie one after the other in
+//! the file and have one dtype share an allocation of up to 64 MiB, as views of it: it is freed
+//! when the last of them is dropped, and candle refuses in-place operations between two of them
+//! (`slice_set`). [`Tensor::copy`](candle_core::Tensor::copy) makes one independent.
+//!
+//! On other devices tensors are read and copied over one after the other, with at most 256 MiB,
+//! or one tensor, on the way at a time.
+
+#![forbid(unsafe_code)]
+
+mod dtype;
+mod load;
+#[cfg(feature = "nn")]
+mod var_builder;
+
+pub use dtype::{from_candle, to_candle};
+pub use load::{Candle, Loader, load_into_candle, load_tensor_into_candle};
+pub use st_format as format;
+#[cfg(feature = "nn")]
+pub use var_builder::{var_builder, var_builder_of};
