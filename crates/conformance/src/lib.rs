@@ -1,1 +1,77 @@
-//! To be written.
+//! One battery of checks for every adapter of a framework.
+//!
+//! An adapter's tests say how its tensors are looked into ([`Adapter`]) and call [`battery!`],
+//! which makes a `#[test]` of each check in [`checks`]. The checks know the format and the
+//! promises of [`st_format::Loader`], and nothing of any framework.
+
+#![forbid(unsafe_code)]
+
+pub mod checks;
+pub mod file;
+pub mod model;
+
+use st_format::{Dtype, Framework, Loader};
+
+/// What the battery has to know of an adapter.
+pub trait Adapter {
+    /// The framework under test.
+    type Framework: Framework;
+
+    /// The framework, as a loader takes it.
+    fn framework() -> Self::Framework;
+
+    /// The dtype that the adapter's documentation promises for a dtype of a file; `None` where it
+    /// promises an error.
+    fn promised(dtype: Dtype) -> Option<Dtype>;
+
+    /// What a tensor holds, asked of the framework itself.
+    fn look(tensor: &<Self::Framework as Framework>::Tensor) -> Held;
+}
+
+/// The framework's tensor.
+pub type TensorOf<A> = <<A as Adapter>::Framework as Framework>::Tensor;
+
+/// What a tensor holds: row-major, little-endian.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The dtype the framework says it has, by the format's name.
+    pub dtype: Dtype,
+    /// The shape the framework says it has.
+    pub shape: Vec<usize>,
+    /// The elements' bytes.
+    pub bytes: Vec<u8>,
+}
+
+fn loader<A: Adapter>() -> Loader<A::Framework> {
+    Loader::new(A::framework())
+}
+
+/// Makes a `#[test]` of each check for the adapter.
+#[macro_export]
+macro_rules! battery {
+    ($adapter:ty) => {
+        $crate::battery!($adapter:
+            every_dtype_is_held_as_promised,
+            every_rank_and_empty_dimensions,
+            unaligned_data,
+            a_sharded_checkpoint,
+            memory_and_maps_as_well_as_files,
+            many_small_tensors,
+            one_large_tensor_by_any_number_of_threads,
+            one_tensor_by_name,
+            slices,
+            filter_and_rename,
+            casts,
+            a_dtype_the_framework_lacks_spoils_no_other_tensor,
+            the_report_says_what_was_done,
+            progress_reaches_the_total,
+            errors_say_where,
+        );
+    };
+    ($adapter:ty: $($check:ident),* $(,)?) => {
+        $(#[test]
+        fn $check() {
+            $crate::checks::$check::<$adapter>();
+        })*
+    };
+}

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
-use crate::{Dtype, Header, Mapped, Slice, TensorInfo, foreign, header};
+use crate::{Dtype, Header, Slice, TensorInfo, foreign, header};
 use index::Index;
 use locate::Located;
 use routes::Routes;
@@ -79,7 +79,7 @@ impl Shard {
         })
     }
 
-    fn from_bytes(path: &Path, bytes: Bytes) -> Result<Shard> {
+    pub(crate) fn from_bytes(path: &Path, bytes: Bytes) -> Result<Shard> {
         let start = &bytes[..bytes.len().min(foreign::LOOK_AT)];
         let header = Header::from_bytes(&bytes)
             .map_err(|error| foreign::explain(start, error).with_path(path))?;
@@ -127,25 +127,6 @@ impl Checkpoint {
         Checkpoint::open_with(path.as_ref(), Shard::open)
     }
 
-    /// As [`open`](Checkpoint::open), with the files mapped into memory instead of read.
-    ///
-    /// # Safety
-    ///
-    /// As long as the checkpoint lives, or bytes that were taken from it by
-    /// [`bytes`](Checkpoint::bytes), nobody may write to or truncate any of its files. See
-    /// [`Mapped::open`].
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Checkpoint::open).
-    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
-        Checkpoint::open_with(path.as_ref(), |path| {
-            // SAFETY: the caller promises what `Mapped::open` asks for, for all the files.
-            let map = unsafe { Mapped::open(path) }?;
-            Shard::from_bytes(path, map.into_bytes())
-        })
-    }
-
     /// A checkpoint of one file whose bytes are in memory.
     ///
     /// # Errors
@@ -176,7 +157,10 @@ impl Checkpoint {
         })
     }
 
-    fn open_with(path: &Path, open: impl Fn(&Path) -> Result<Shard>) -> Result<Checkpoint> {
+    pub(crate) fn open_with(
+        path: &Path,
+        open: impl Fn(&Path) -> Result<Shard>,
+    ) -> Result<Checkpoint> {
         match locate::locate(path)? {
             Located::File(file) => Ok(Checkpoint::of_one(&file, open(&file)?)),
             Located::Index(path) => Checkpoint::of_index(&path, open),

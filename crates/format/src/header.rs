@@ -5,7 +5,7 @@ mod parse;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -156,11 +156,10 @@ impl Header {
         let mut by_name = HashTable::with_capacity(entries.len());
         for at in 0..entries.len() as u32 {
             let name = name_of(&at);
-            let hash = hasher.hash_one(name.as_bytes());
             match by_name.entry(
-                hash,
+                hash(hasher, name),
                 |other| name_of(other) == name,
-                |other| hasher.hash_one(name_of(other).as_bytes()),
+                |other| hash(hasher, name_of(other)),
             ) {
                 hashbrown::hash_table::Entry::Vacant(place) => {
                     place.insert(at);
@@ -237,9 +236,10 @@ impl Header {
 
     /// The place of the tensor in file order.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        let hash = self.hasher.hash_one(name.as_bytes());
         self.by_name
-            .find(hash, |&at| self.at(at as usize).name == name)
+            .find(hash(&self.hasher, name), |&at| {
+                self.at(at as usize).name == name
+            })
             .map(|&at| at as usize)
     }
 
@@ -292,6 +292,13 @@ impl std::fmt::Debug for Header {
             .field("metadata", &self.metadata)
             .finish_non_exhaustive()
     }
+}
+
+/// The hash of a name: keyed, so that no file can make names collide.
+pub(crate) fn hash(hasher: &DefaultHashBuilder, name: &str) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish()
 }
 
 fn name_in<'a>(names: &'a str, entry: &Entry) -> &'a str {

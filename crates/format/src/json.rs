@@ -37,21 +37,29 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    #[inline(always)]
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     /// Skips white space and looks at the next byte.
+    #[inline(always)]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        loop {
-            match self.byte() {
-                Some(b' ' | b'\n' | b'\t' | b'\r') => self.at += 1,
-                other => return other,
-            }
+        match self.byte() {
+            Some(..=b' ') => self.peek_after_space(),
+            other => other,
         }
     }
 
-    /// An error at the current position: `expected` and what stands there instead.
+    fn peek_after_space(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.byte() {
+            self.at += 1;
+        }
+        self.byte()
+    }
+
+    /// An error at the current position: `expected`, and what stands there instead.
+    #[cold]
     pub(crate) fn expected(&self, expected: &str) -> SyntaxError {
         let found = match self.text[self.at..].chars().next() {
             None => "the end".into(),
@@ -63,6 +71,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[cold]
     fn error(&self, message: &'static str) -> SyntaxError {
         SyntaxError {
             at: self.at,
@@ -71,7 +80,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps into an object or array, whose first byte is `bracket`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&mut self, bracket: u8, expected: &str) -> Result<()> {
         if self.peek() != Some(bracket) {
             return Err(self.expected(expected));
@@ -82,7 +91,7 @@ impl<'a> Cursor<'a> {
 
     /// Moves to the next member, or past `close` when there is none. `first` is true before the
     /// first member and is cleared.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, first: &mut bool, close: u8, expected: &str) -> Result<bool> {
         match self.peek() {
             Some(byte) if byte == close => {
@@ -99,7 +108,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next key of an object, with its colon read, or `None` after the closing brace.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Result<Option<Cow<'a, str>>> {
         if !self.next(first, b'}', "',' or '}'")? {
             return Ok(None);
@@ -113,13 +122,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Whether another item of an array follows; false after the closing bracket.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_item(&mut self, first: &mut bool) -> Result<bool> {
         self.next(first, b']', "',' or ']'")
     }
 
     /// A string, borrowed from the text where it holds no escape.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self, expected: &str) -> Result<Cow<'a, str>> {
         if self.peek() != Some(b'"') {
             return Err(self.expected(expected));
@@ -136,13 +145,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the next quote, backslash or control character, or to the end.
-    #[inline]
+    #[inline(always)]
     fn skip_plain_characters(&mut self) {
-        let rest = &self.text.as_bytes()[self.at..];
-        self.at += rest
-            .iter()
-            .position(|&byte| matches!(byte, b'"' | b'\\') || byte < 0x20)
-            .unwrap_or(rest.len());
+        // Eight bytes at a time: names are long and make up most of a header.
+        while let Some(eight) = self.text.as_bytes()[self.at..].first_chunk() {
+            match first_special(u64::from_le_bytes(*eight)) {
+                Some(at) => return self.at += at,
+                None => self.at += eight.len(),
+            }
+        }
+        while self
+            .byte()
+            .is_some_and(|byte| byte >= 0x20 && !matches!(byte, b'"' | b'\\'))
+        {
+            self.at += 1;
+        }
     }
 
     #[cold]
@@ -218,7 +235,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A whole number from 0 to `u64::MAX`, written in plain digits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn whole_number(&mut self) -> Result<u64> {
         const EXPECTED: &str = "a whole number";
         let start = {
@@ -358,4 +375,16 @@ impl<'a> Cursor<'a> {
             digits => Ok(digits),
         }
     }
+}
+
+/// Which of eight bytes, the lowest first, is the first quote, backslash or control character.
+#[inline]
+fn first_special(eight: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xFF;
+    // The highest bit of each byte that is below `limit`, as long as that is at most 0x80. A
+    // borrow can only spoil bytes above the first one found.
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(ONES * limit) & !bytes & (ONES * 0x80);
+    let equal = |byte: u8| below(eight ^ (ONES * u64::from(byte)), 1);
+    let special = below(eight, 0x20) | equal(b'"') | equal(b'\\');
+    (special != 0).then(|| special.trailing_zeros() as usize / 8)
 }

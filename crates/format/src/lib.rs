@@ -1,7 +1,42 @@
-//! The safetensors format: reading headers, tensors and sharded checkpoints.
-#![cfg_attr(docsrs, feature(doc_cfg))]
+//! The safetensors format: headers, tensors and sharded checkpoints, without any framework.
+//!
+//! A `.safetensors` file is eight bytes of length, a JSON header of names, dtypes, shapes and
+//! offsets, then the tensors' bytes, little-endian and row-major ([the format's
+//! text](https://github.com/huggingface/safetensors#format)). A large model is several such files,
+//! *shards*, and an index that says which tensor is in which.
+//!
+//! | I have | I want | use |
+//! |---|---|---|
+//! | a path | tensors of a framework | an adapter, such as `st-candle`; its `Loader` is [`Loader`] |
+//! | a path | names, shapes, any tensor's bytes or part of them | [`Checkpoint`] |
+//! | bytes in memory, or a [map](Mapped) | tensors borrowed from them | [`SafeTensors`] |
+//! | a file | only its header | [`Header::read`] |
+//! | a framework | an adapter for it | [`Framework`] |
+//!
+//! # Promises
+//!
+//! - No input makes this crate panic, overflow, read out of bounds, or allocate more than a small
+//!   multiple of the input's own size. Lengths are checked before memory is asked for.
+//! - Nothing is silently lossy. A cast happens only when asked for, and a dtype that a framework
+//!   lacks is an error that names the tensor.
+//! - Safe functions are sound for every caller. Mapping a file that someone else may change is
+//!   not, so [`Mapped::open`] and [`Checkpoint::map`] are `unsafe`, and everything else reads.
+//! - Headers are parsed once per file, in one pass.
+//!
+//! # What is accepted
+//!
+//! What the reference implementation (crate `safetensors` 0.8) accepts, except: a name, a metadata
+//! key or a field given twice; an entry written as an array; a dtype written as an object. Data
+//! need not be aligned. White space before the header and unknown fields of an entry are accepted
+//! and reported by [`Checkpoint::warnings`].
+
+#![deny(unsafe_code)]
+
+#[cfg(target_endian = "big")]
+compile_error!("tensors are little-endian in the file and are used as they are");
 
 mod archive;
+#[allow(unsafe_code)]
 mod buffer;
 mod cast;
 mod checkpoint;
@@ -10,11 +45,16 @@ mod element;
 mod error;
 mod foreign;
 mod header;
+#[allow(unsafe_code)]
+mod huge_pages;
 mod json;
 mod load;
+#[allow(unsafe_code)]
 mod mapped;
+#[allow(unsafe_code)]
 mod read;
 mod slice;
+#[cfg_attr(not(unix), allow(unsafe_code))]
 mod source;
 mod view;
 

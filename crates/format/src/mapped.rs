@@ -1,12 +1,13 @@
-//! A file mapped into memory.
+//! Files mapped into memory.
 
 use std::path::Path;
 
 use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions};
 
+use crate::checkpoint::Shard;
 use crate::error::{Error, Result};
-use crate::header;
+use crate::{Checkpoint, header};
 
 /// The bytes of a file, mapped into memory: pages are read when touched and shared with every
 /// other process that maps the file.
@@ -56,5 +57,26 @@ impl Mapped {
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl Checkpoint {
+    /// As [`open`](Checkpoint::open), with the files mapped into memory instead of read.
+    ///
+    /// # Safety
+    ///
+    /// As long as the checkpoint lives, or bytes that were taken from it by
+    /// [`bytes`](Checkpoint::bytes), nobody may write to or truncate any of its files. See
+    /// [`Mapped::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Checkpoint::open).
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        Checkpoint::open_with(path.as_ref(), |path| {
+            // SAFETY: the caller promises what `Mapped::open` asks for, for all the files.
+            let map = unsafe { Mapped::open(path) }?;
+            Shard::from_bytes(path, map.into_bytes())
+        })
     }
 }

@@ -10,6 +10,7 @@ use crate::buffer::{Memory, as_uninit};
 use crate::cast::Cast;
 use crate::checkpoint::Shard;
 use crate::error::{Error, ErrorKind, Result};
+use crate::huge_pages;
 use crate::slice::Runs;
 use crate::source::Source;
 
@@ -197,6 +198,7 @@ impl<'a> Rest<'a> {
             let message = format!("memory of {} bytes for {expected}", into.len());
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(transfer.tensor));
         }
+        huge_pages::ask_for(into);
         Ok(Rest {
             shard: transfer.shard,
             tensor: transfer.tensor,
@@ -253,6 +255,9 @@ impl Piece<'_> {
                 .with_tensor(self.tensor)
         };
         let source = &self.shard.source;
+        if self.bytes.start == 0 {
+            huge_pages::collapse_first(self.into);
+        }
         let Some(cast) = &self.cast else {
             return gather(source, self.runs, self.bytes, self.into, scratch).map_err(failed);
         };

@@ -18,9 +18,11 @@ pub(super) fn header(text: &str) -> Result<Header> {
     let mut header = Header {
         len: text.len() as u64,
         data_len: 0,
-        names: String::new(),
-        dims: Vec::new(),
-        entries: Vec::new(),
+        // Room for the tensors of usual headers, so that nothing is moved while it grows. All of
+        // it together is less than twice the header's length.
+        names: String::with_capacity(text.len() / 2),
+        dims: Vec::with_capacity(text.len() / 64),
+        entries: Vec::with_capacity(text.len() / 64),
         by_name: Default::default(),
         hasher: Default::default(),
         metadata: Default::default(),

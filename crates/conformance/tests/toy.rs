@@ -1,0 +1,79 @@
+//! A fifth framework is one implementation of `Framework` and one call of the battery.
+
+use st_conformance::{Adapter, Held, battery};
+use st_format::{Buffer, Dtype, Framework, Part, Result};
+
+/// Keeps F32, U8 and I16, and lacks the rest.
+struct Toy;
+
+struct ToyTensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Framework for Toy {
+    const NAME: &'static str = "toy";
+    type Tensor = ToyTensor;
+    type Memory = Buffer;
+
+    fn held_as(&self, dtype: Dtype) -> Option<Dtype> {
+        ToyAdapter::promised(dtype)
+    }
+
+    fn shares_memory(&self, _: Dtype) -> bool {
+        true
+    }
+
+    fn is_staging(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self, _: Dtype, bytes: u64) -> Result<Buffer> {
+        Buffer::new(Dtype::U8, bytes)
+    }
+
+    fn tensors(&self, memory: Buffer, dtype: Dtype, parts: &[Part<'_>]) -> Vec<Result<ToyTensor>> {
+        let all = match memory.into_vec::<u8>() {
+            Ok(all) => all,
+            Err(error) => return vec![Err(error)],
+        };
+        let tensor = |part: &Part| {
+            Ok(ToyTensor {
+                dtype,
+                shape: part.shape.to_vec(),
+                bytes: all[part.bytes.start as usize..part.bytes.end as usize].to_vec(),
+            })
+        };
+        parts.iter().map(tensor).collect()
+    }
+}
+
+struct ToyAdapter;
+
+impl Adapter for ToyAdapter {
+    type Framework = Toy;
+
+    fn framework() -> Toy {
+        Toy
+    }
+
+    fn promised(dtype: Dtype) -> Option<Dtype> {
+        match dtype {
+            Dtype::F32 | Dtype::U8 | Dtype::I16 => Some(dtype),
+            Dtype::I8 => Some(Dtype::I16),
+            Dtype::BF16 => Some(Dtype::F32),
+            _ => None,
+        }
+    }
+
+    fn look(tensor: &ToyTensor) -> Held {
+        Held {
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            bytes: tensor.bytes.clone(),
+        }
+    }
+}
+
+battery!(ToyAdapter);
