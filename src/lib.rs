@@ -1,6 +1,16 @@
 //! Model weights from `.safetensors` files to the tensors of candle, tch, burn and ndarray.
+//!
+//! This crate only gathers: [`format`] knows the format, and each framework's adapter is behind a
+//! feature of its name. An engine that needs one framework may as well depend on that adapter
+//! alone.
 
-pub use st_format as format;
+#![forbid(unsafe_code)]
 
 #[cfg(feature = "candle")]
 pub use st_candle as candle;
+pub use st_format as format;
+
+/// The README's code is compiled and run with the tests.
+#[cfg(all(doctest, feature = "candle-nn"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

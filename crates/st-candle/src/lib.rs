@@ -36,6 +36,7 @@ mod load;
 #[cfg(feature = "nn")]
 mod var_builder;
 
+pub use candle_core;
 pub use dtype::{from_candle, to_candle};
 pub use load::{Candle, Loader, load_into_candle, load_tensor_into_candle};
 pub use st_format as format;
