@@ -1,5 +1,6 @@
 //! Files that are something else, recognised by how they begin.
 
+use crate::MAX_HEADER_LEN;
 use crate::error::{Error, ErrorKind};
 
 /// How many bytes of a file are enough to tell what it is.
@@ -48,11 +49,23 @@ fn recognise(start: &[u8]) -> Option<&'static str> {
 /// Replaces an error about a header that makes no sense by what the file is, where that can be
 /// told from its first bytes.
 pub(crate) fn explain(start: &[u8], error: Error) -> Error {
-    match (error.kind(), recognise(start)) {
-        (ErrorKind::InvalidHeader | ErrorKind::NotSafetensors, Some(what)) => Error::new(
+    let is_about_the_header = matches!(
+        error.kind(),
+        ErrorKind::InvalidHeader | ErrorKind::NotSafetensors
+    );
+    match recognise(start) {
+        // The length of a header may look like the start of something else.
+        Some(what) if is_about_the_header && !begins_with_a_header(start) => Error::new(
             ErrorKind::NotSafetensors,
             format!("this is no safetensors file but {what}"),
         ),
         _ => error,
     }
+}
+
+/// Whether a length within the limit is followed by what may be a header.
+fn begins_with_a_header(start: &[u8]) -> bool {
+    start.split_first_chunk().is_some_and(|(len, text)| {
+        u64::from_le_bytes(*len) <= MAX_HEADER_LEN && text.trim_ascii_start().starts_with(b"{")
+    })
 }

@@ -21,6 +21,9 @@ pub const MAX_HEADER_LEN: u64 = 100_000_000;
 /// The header's length stands in the first eight bytes, little-endian.
 pub(crate) const PREFIX_LEN: u64 = 8;
 
+/// The one key of the header that is no tensor.
+pub(crate) const METADATA: &str = "__metadata__";
+
 /// What a safetensors file says about its tensors, checked.
 ///
 /// A `Header` exists only for a layout that is sound: every dtype and shape fills its bytes

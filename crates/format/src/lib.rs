@@ -11,6 +11,7 @@
 //! | a path | names, shapes, any tensor's bytes or part of them | [`Checkpoint`] |
 //! | bytes in memory, or a [map](Mapped) | tensors borrowed from them | [`SafeTensors`] |
 //! | a file | only its header | [`Header::read`] |
+//! | tensors' bytes | a file of them | [`Writer`] |
 //! | a framework | an adapter for it | [`Framework`] |
 //!
 //! # Promises
@@ -57,6 +58,7 @@ mod slice;
 #[cfg_attr(not(unix), allow(unsafe_code))]
 mod source;
 mod view;
+mod writer;
 
 pub use archive::SafeTensors;
 pub use buffer::{Buffer, Memory};
@@ -70,3 +72,4 @@ pub use mapped::Mapped;
 pub use read::ReadOptions;
 pub use slice::Slice;
 pub use view::TensorView;
+pub use writer::{Layout, Writer};

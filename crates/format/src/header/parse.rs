@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{Entry, Header, Oddities};
+use super::{Entry, Header, METADATA, Oddities};
 use crate::Dtype;
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::json::{Cursor, SyntaxError};
-
-/// The one key of the header that is no tensor.
-const METADATA: &str = "__metadata__";
 
 /// How many objects a field of an entry stands in: the header and the entry.
 const FIELD_DEPTH: u32 = 2;
@@ -38,7 +35,7 @@ pub(super) fn header(text: &str) -> Result<Header> {
     while let Some(key) = cursor.next_key(&mut first).map_err(in_header)? {
         if key == METADATA {
             if std::mem::replace(&mut metadata_seen, true) {
-                return Err(in_header(twice(&cursor, "__metadata__")));
+                return Err(in_header(twice(&cursor, METADATA)));
             }
             metadata(&mut cursor, &mut header).map_err(in_header)?;
         } else {
