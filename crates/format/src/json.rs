@@ -110,15 +110,35 @@ impl<'a> Cursor<'a> {
     /// The next key of an object, with its colon read, or `None` after the closing brace.
     #[inline(always)]
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Result<Option<Cow<'a, str>>> {
-        if !self.next(first, b'}', "',' or '}'")? {
-            return Ok(None);
+        match self.next_member(first)? {
+            true => self.key().map(Some),
+            false => Ok(None),
         }
+    }
+
+    /// Whether another member of an object follows; false after the closing brace.
+    #[inline(always)]
+    pub(crate) fn next_member(&mut self, first: &mut bool) -> Result<bool> {
+        self.next(first, b'}', "',' or '}'")
+    }
+
+    /// A key, with its colon.
+    #[inline(always)]
+    pub(crate) fn key(&mut self) -> Result<Cow<'a, str>> {
         let key = self.string("a key in quotes")?;
         if self.peek() != Some(b':') {
             return Err(self.expected("':'"));
         }
         self.at += 1;
-        Ok(Some(key))
+        Ok(key)
+    }
+
+    /// Reads `text` if that is what stands here, to the letter.
+    #[inline(always)]
+    pub(crate) fn exactly(&mut self, text: &str) -> bool {
+        let is_here = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
+        self.at += if is_here { text.len() } else { 0 };
+        is_here
     }
 
     /// Whether another item of an array follows; false after the closing bracket.
@@ -237,25 +257,26 @@ impl<'a> Cursor<'a> {
     /// A whole number from 0 to `u64::MAX`, written in plain digits.
     #[inline(always)]
     pub(crate) fn whole_number(&mut self) -> Result<u64> {
-        const EXPECTED: &str = "a whole number";
-        let start = {
-            self.peek();
-            self.at
-        };
+        self.peek();
+        let rest = &self.text.as_bytes()[self.at..];
         let mut value: u64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.byte() {
-            value = value
-                .checked_mul(10)
-                .and_then(|value| value.checked_add(u64::from(digit - b'0')))
-                .ok_or_else(|| self.error("number does not fit 64 bits"))?;
-            self.at += 1;
+        let mut overflow = false;
+        let mut digits = 0;
+        while let Some(digit @ b'0'..=b'9') = rest.get(digits) {
+            let (tenfold, over) = value.overflowing_mul(10);
+            let (sum, more_over) = tenfold.overflowing_add(u64::from(digit - b'0'));
+            overflow |= over | more_over;
+            value = sum;
+            digits += 1;
         }
-        let digits = self.at - start;
-        let leading_zero = digits > 1 && self.text.as_bytes()[start] == b'0';
-        if digits == 0 || leading_zero || matches!(self.byte(), Some(b'.' | b'e' | b'E')) {
-            self.at = start;
-            return Err(self.expected(EXPECTED));
+        let leading_zero = digits > 1 && rest[0] == b'0';
+        if digits == 0 || leading_zero || matches!(rest.get(digits), Some(b'.' | b'e' | b'E')) {
+            return Err(self.expected("a whole number"));
         }
+        if overflow {
+            return Err(self.error("number does not fit 64 bits"));
+        }
+        self.at += digits;
         Ok(value)
     }
 
