@@ -397,9 +397,11 @@ impl<'a> Cursor<'a> {
             }
             self.skip_digits()?;
         }
-        // The reference's parser turns numbers into f64 and refuses those that do not fit.
+        // The reference's parser turns numbers into f64 and refuses those that do not fit. It
+        // rounds on the way, so that it may refuse the last few that would.
+        const LARGEST: f64 = 1.797_693_134_862_315e308;
         match self.text[start..self.at].parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(()),
+            Ok(number) if number.abs() <= LARGEST => Ok(()),
             _ => Err(self.error("number out of range")),
         }
     }

@@ -35,7 +35,8 @@ impl ReadOptions {
     }
 
     /// Calls `progress(done, total)` now and then, with bytes of the files, from any of the
-    /// reading threads. The last call has `done == total`.
+    /// reading threads, so that calls may overtake each other. One of them has `done == total`,
+    /// unless there is nothing to read.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> ReadOptions {
         self.progress = Some(Arc::new(progress));
