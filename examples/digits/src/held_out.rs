@@ -32,14 +32,16 @@ impl HeldOut {
     /// Reads the images, their labels, and those expectations whose names end in `ending`.
     pub(crate) fn read(path: &Path, ending: &str) -> Result<HeldOut> {
         let file = Checkpoint::open(path)?;
-        let pixels = file.read("images")?.into_iter().map(f32::from);
-        let logits = file.read(&format!("logits{ending}"))?;
+        let pixels = file
+            .read_elements::<u8>("images")?
+            .into_iter()
+            .map(f32::from);
         let metadata = file.metadata();
         let accuracy = metadata.get(format!("accuracy{ending}").as_str());
         Ok(HeldOut {
             images: pixels.map(|pixel| pixel / 16.0).collect(),
-            labels: file.read("labels")?,
-            logits: floats(&logits),
+            labels: file.read_elements("labels")?,
+            logits: file.read_elements(&format!("logits{ending}"))?,
             accuracy: accuracy.context("no accuracy is expected")?.to_string(),
         })
     }
@@ -73,11 +75,6 @@ impl HeldOut {
         );
         Ok(())
     }
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    let (floats, _) = bytes.as_chunks();
-    floats.iter().copied().map(f32::from_le_bytes).collect()
 }
 
 /// The digit whose logit is the largest.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use st::format::{Checkpoint, Dtype};
+use st::format::Checkpoint;
 
 use crate::cosine_similarity;
 
@@ -69,18 +69,12 @@ impl Reference {
 }
 
 fn floats_by_row(file: &Checkpoint, name: &str) -> Result<Vec<Vec<f32>>> {
-    let info = file.info(name)?;
-    let (dtype, shape) = (info.dtype(), info.shape());
-    let &[_, columns] = shape else {
-        bail!("{name} has shape {shape:?}")
+    let shape = file.info(name)?.shape();
+    let columns = match *shape {
+        [_, columns] if columns > 0 => columns,
+        _ => bail!("{name} has shape {shape:?}"),
     };
-    ensure!(
-        dtype == Dtype::F32 && columns > 0,
-        "{name} is {dtype} {shape:?}"
-    );
-    let bytes = file.read(name)?;
-    let (floats, _) = bytes.as_chunks();
-    let floats: Vec<f32> = floats.iter().copied().map(f32::from_le_bytes).collect();
+    let floats: Vec<f32> = file.read_elements(name)?;
     Ok(floats.chunks(columns).map(<[f32]>::to_vec).collect())
 }
 
