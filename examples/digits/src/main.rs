@@ -9,8 +9,10 @@
 #[cfg(feature = "candle")]
 mod candle;
 mod held_out;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 
-#[cfg(not(feature = "candle"))]
+#[cfg(not(any(feature = "candle", feature = "ndarray")))]
 compile_error!("digits needs a framework: build it with `--features candle`");
 
 use std::path::Path;
@@ -24,6 +26,8 @@ type Logits = fn(checkpoint: &Path, images: &[f32]) -> Result<Vec<f32>>;
 const FRAMEWORKS: &[(&str, Logits)] = &[
     #[cfg(feature = "candle")]
     ("candle", candle::logits),
+    #[cfg(feature = "ndarray")]
+    ("ndarray", ndarray::logits),
 ];
 
 /// The checkpoints in the data directory, each with the ending of what is expected of it there:
