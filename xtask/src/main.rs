@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 /// What they download is kept in a cache outside the tree: $ST_CACHE, or st-xtask in
 /// $XDG_CACHE_HOME or ~/.cache.
 #[derive(Parser)]
-#[command(name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Tensor, file_of, rejected};
-use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use st_format::{Checkpoint, Dtype, ErrorKind, Read, ReadOptions, Result, Slice};
@@ -28,7 +27,7 @@ enum Value {
 }
 
 impl Value {
-    /// Of these two, which are those of the same value. Zeros of different sign are not.
+    /// Whether both are the same number, or NaN; zeros of different sign are not.
     fn is(self, other: Value) -> bool {
         match (self, other) {
             (Value::Float(a), Value::Float(b)) => {
@@ -46,22 +45,40 @@ impl Value {
     }
 }
 
-/// The value of a code of sign, exponent and mantissa, without infinity and NaN.
-fn float_of(code: u8, mantissa_bits: u32, bias: i32) -> f64 {
-    let magnitude = u32::from(code & 0x7F);
-    let exponent = (magnitude >> mantissa_bits) as i32;
-    let fraction = f64::from(magnitude % (1 << mantissa_bits)) / f64::from(1 << mantissa_bits);
+/// The value of a code of sign, exponent and mantissa, `width` bits together, where none stands
+/// for infinity or NaN.
+fn finite(code: u16, width: u32, mantissa_bits: u32, bias: i32) -> f64 {
+    let (code, sign) = (u32::from(code), 1 << (width - 1));
+    let exponent = ((code % sign) >> mantissa_bits) as i32;
+    let fraction = f64::from(code % (1 << mantissa_bits)) / f64::from(1 << mantissa_bits);
     let value = match exponent {
         0 => fraction * 2_f64.powi(1 - bias),
         _ => (1.0 + fraction) * 2_f64.powi(exponent - bias),
     };
-    if code >= 0x80 { -value } else { value }
+    if code & sign != 0 { -value } else { value }
+}
+
+/// The same where the largest exponent stands for infinity and NaN, as in IEEE 754.
+fn ieee(code: u16, width: u32, mantissa_bits: u32) -> f64 {
+    let largest = (1 << (width - 1 - mantissa_bits)) - 1;
+    let value = finite(code, width, mantissa_bits, largest / 2);
+    let beyond = finite(
+        (largest as u16) << mantissa_bits,
+        width,
+        mantissa_bits,
+        largest / 2,
+    );
+    match value.abs() {
+        finite if finite < beyond => value,
+        infinite if infinite == beyond => f64::INFINITY.copysign(value),
+        _ => f64::NAN,
+    }
 }
 
 /// What an element of a dtype of 8 bits and more means.
 fn decode(dtype: Dtype, bytes: &[u8]) -> Value {
-    let float = |value: f32| Value::Float(value.into());
-    let integer = |value: i128| Value::Integer(value);
+    let float = Value::Float;
+    let integer = Value::Integer;
     macro_rules! le {
         ($t:ty) => {
             <$t>::from_le_bytes(bytes.try_into().unwrap())
@@ -76,17 +93,18 @@ fn decode(dtype: Dtype, bytes: &[u8]) -> Value {
         I32 => integer(le!(i32).into()),
         U64 => integer(le!(u64).into()),
         I64 => integer(le!(i64).into()),
-        F8E5M2 => float(self::F8E5M2::from_bits(bytes[0]).to_f32()),
-        F8E4M3 => float(self::F8E4M3::from_bits(bytes[0]).to_f32()),
-        F8E5M2Fnuz | F8E4M3Fnuz if bytes[0] == 0x80 => Value::Float(f64::NAN),
-        F8E5M2Fnuz => Value::Float(float_of(bytes[0], 2, 16)),
-        F8E4M3Fnuz => Value::Float(float_of(bytes[0], 3, 8)),
-        F8E8M0 if bytes[0] == 0xFF => Value::Float(f64::NAN),
-        F8E8M0 => Value::Float(2_f64.powi(i32::from(bytes[0]) - 127)),
-        F16 => float(f16::from_bits(le!(u16)).to_f32()),
-        BF16 => float(bf16::from_bits(le!(u16)).to_f32()),
-        F32 => float(le!(f32)),
-        F64 => Value::Float(le!(f64)),
+        F8E4M3 if bytes[0] & 0x7F == 0x7F => float(f64::NAN),
+        F8E5M2Fnuz | F8E4M3Fnuz if bytes[0] == 0x80 => float(f64::NAN),
+        F8E8M0 if bytes[0] == 0xFF => float(f64::NAN),
+        F8E5M2 => float(ieee(bytes[0].into(), 8, 2)),
+        F8E4M3 => float(finite(bytes[0].into(), 8, 3, 7)),
+        F8E5M2Fnuz => float(finite(bytes[0].into(), 8, 2, 16)),
+        F8E4M3Fnuz => float(finite(bytes[0].into(), 8, 3, 8)),
+        F8E8M0 => float(2_f64.powi(i32::from(bytes[0]) - 127)),
+        F16 => float(ieee(le!(u16), 16, 10)),
+        BF16 => float(ieee(le!(u16), 16, 7)),
+        F32 => float(le!(f32).into()),
+        F64 => float(le!(f64)),
         _ => panic!("{dtype} is not cast"),
     }
 }
@@ -169,6 +187,27 @@ fn all_codes(dtype: Dtype) -> Vec<u8> {
         8 => (0..=u8::MAX).collect(),
         16 => (0..=u16::MAX).flat_map(u16::to_le_bytes).collect(),
         bits => panic!("{bits} bits"),
+    }
+}
+
+/// The tests' own arithmetic is that of others.
+#[test]
+fn values_are_those_of_half_and_float8() {
+    for code in 0..=u8::MAX {
+        let found = decode(F8E5M2, &[code]);
+        let expected = float8::F8E5M2::from_bits(code).to_f32();
+        assert!(found.is(Value::Float(expected.into())), "F8_E5M2 {code:#x}");
+        let found = decode(F8E4M3, &[code]);
+        let expected = float8::F8E4M3::from_bits(code).to_f32();
+        assert!(found.is(Value::Float(expected.into())), "F8_E4M3 {code:#x}");
+    }
+    for code in 0..=u16::MAX {
+        let found = decode(F16, &code.to_le_bytes());
+        let expected = f16::from_bits(code).to_f32();
+        assert!(found.is(Value::Float(expected.into())), "F16 {code:#x}");
+        let found = decode(BF16, &code.to_le_bytes());
+        let expected = bf16::from_bits(code).to_f32();
+        assert!(found.is(Value::Float(expected.into())), "BF16 {code:#x}");
     }
 }
 
@@ -290,7 +329,7 @@ fn a_cast_to_the_same_dtype_changes_nothing() {
         assert_eq!(cast(dtype, dtype, &data).unwrap(), data);
         assert!(dtype.casts_to(dtype) && dtype.casts_exactly_to(dtype));
     }
-    // NaNs keep their bits.
+    // A BOOL is a byte already, whichever.
     assert_eq!(cast(Bool, U8, &all_codes(Bool)).unwrap(), all_codes(U8));
 }
 

@@ -2,13 +2,10 @@
 
 mod common;
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-
 use common::text::{Choices, metadata, tensors};
-use common::{Dir, counting, entry, file, rejected, with_prefix};
+use common::{Dir, entry, file, rejected, with_prefix};
 use proptest::prelude::*;
-use st_format::{Checkpoint, Dtype, ErrorKind, Header, SafeTensors, Slice};
+use st_format::{Dtype, ErrorKind, Header, SafeTensors};
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -208,66 +205,75 @@ fn an_entry_fault_says_where_in_the_header_it_is() {
     assert_eq!(error.path(), None);
 }
 
-/// A file of more than a TiB, most of which is not there: whoever reads it is not done soon.
-fn huge_file(dir: &Dir) -> (std::path::PathBuf, Vec<u8>) {
-    const TIB: u64 = 1 << 40;
-    let data = counting(240);
-    let entries = [
-        entry("matrix", Dtype::U8, &[1 << 20, 1 << 20], 0, TIB),
-        entry("vector", Dtype::F32, &[60], TIB, TIB + 240),
-    ];
-    let json = format!("{{{}}}", entries.join(","));
-    let path = dir.write("model.safetensors", file(&json, b""));
-    let mut file = File::options().write(true).open(&path).unwrap();
-    let data_start = 8 + json.len() as u64;
-    file.set_len(data_start + TIB + 240).unwrap();
-    // Some bytes at the start of a few rows, and the small tensor at the end.
-    for (row, byte) in [(0, 1), (1, 2), ((1 << 20) - 1, 3)] {
-        file.seek(SeekFrom::Start(data_start + (row << 20)))
-            .unwrap();
-        file.write_all(&[byte, byte]).unwrap();
+#[cfg(unix)]
+mod huge {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    use super::*;
+    use common::counting;
+    use st_format::{Checkpoint, Slice};
+
+    /// A file of more than a TiB, most of which is not there: whoever reads it is not done soon.
+    fn huge_file(dir: &Dir) -> (PathBuf, Vec<u8>) {
+        const TIB: u64 = 1 << 40;
+        let data = counting(240);
+        let entries = [
+            entry("matrix", Dtype::U8, &[1 << 20, 1 << 20], 0, TIB),
+            entry("vector", Dtype::F32, &[60], TIB, TIB + 240),
+        ];
+        let json = format!("{{{}}}", entries.join(","));
+        let path = dir.write("model.safetensors", file(&json, b""));
+        let file = File::options().write(true).open(&path).unwrap();
+        let data_start = 8 + json.len() as u64;
+        file.set_len(data_start + TIB + 240).unwrap();
+        // Some bytes at the start of a few rows, and the small tensor at the end.
+        for (row, byte) in [(0, 1), (1, 2), ((1 << 20) - 1, 3)] {
+            file.write_all_at(&[byte, byte], data_start + (row << 20))
+                .unwrap();
+        }
+        file.write_all_at(&data, data_start + TIB).unwrap();
+        (path, data)
     }
-    file.seek(SeekFrom::Start(data_start + TIB)).unwrap();
-    file.write_all(&data).unwrap();
-    (path, data)
-}
 
-#[test]
-fn only_the_header_of_a_huge_file_is_read() {
-    let dir = Dir::new();
-    let (path, data) = huge_file(&dir);
-    let header = Header::read(&path).unwrap();
-    assert_eq!(header.get("matrix").unwrap().element_count(), 1 << 40);
-    assert_eq!(header.file_len(), path.metadata().unwrap().len());
+    #[test]
+    fn only_the_header_of_a_huge_file_is_read() {
+        let dir = Dir::new();
+        let (path, data) = huge_file(&dir);
+        let header = Header::read(&path).unwrap();
+        assert_eq!(header.get("matrix").unwrap().element_count(), 1 << 40);
+        assert_eq!(header.file_len(), path.metadata().unwrap().len());
 
-    let checkpoint = Checkpoint::open(&path).unwrap();
-    assert_eq!(checkpoint.byte_len(), (1 << 40) + 240);
-    assert_eq!(checkpoint.read("vector").unwrap(), data);
-    let part = Slice::all().dim(0, 59..);
-    assert_eq!(checkpoint.read_slice("vector", &part).unwrap(), data[236..]);
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        assert_eq!(checkpoint.byte_len(), (1 << 40) + 240);
+        assert_eq!(checkpoint.read("vector").unwrap(), data);
+        let part = Slice::all().dim(0, 59..);
+        assert_eq!(checkpoint.read_slice("vector", &part).unwrap(), data[236..]);
 
-    let rows = Slice::all().dim_step(0, .., (1 << 20) - 1).dim(1, ..3);
-    assert_eq!(
-        checkpoint.read_slice("matrix", &rows).unwrap(),
-        [1, 1, 0, 3, 3, 0]
-    );
-    let column = Slice::all().dim(0, ..5).dim(1, 1..2);
-    assert_eq!(
-        checkpoint.read_slice("matrix", &column).unwrap(),
-        [1, 2, 0, 0, 0]
-    );
-    let row = Slice::all().dim(0, 1..2);
-    let row = checkpoint.read_slice("matrix", &row).unwrap();
-    assert_eq!(row.len(), 1 << 20);
-    assert_eq!(row[..3], [2, 2, 0]);
+        let rows = Slice::all().dim_step(0, .., (1 << 20) - 1).dim(1, ..3);
+        assert_eq!(
+            checkpoint.read_slice("matrix", &rows).unwrap(),
+            [1, 1, 0, 3, 3, 0]
+        );
+        let column = Slice::all().dim(0, ..5).dim(1, 1..2);
+        assert_eq!(
+            checkpoint.read_slice("matrix", &column).unwrap(),
+            [1, 2, 0, 0, 0]
+        );
+        let row = Slice::all().dim(0, 1..2);
+        let row = checkpoint.read_slice("matrix", &row).unwrap();
+        assert_eq!(row.len(), 1 << 20);
+        assert_eq!(row[..3], [2, 2, 0]);
 
-    // SAFETY: nobody else knows of the file.
-    let mapped = unsafe { Checkpoint::map(&path) }.unwrap();
-    assert_eq!(mapped.bytes("vector").unwrap().unwrap(), data);
-    assert_eq!(
-        mapped.read_slice("matrix", &rows).unwrap(),
-        [1, 1, 0, 3, 3, 0]
-    );
+        // SAFETY: nobody else knows of the file.
+        let mapped = unsafe { Checkpoint::map(&path) }.unwrap();
+        assert_eq!(mapped.bytes("vector").unwrap().unwrap(), data);
+        assert_eq!(
+            mapped.read_slice("matrix", &rows).unwrap(),
+            [1, 1, 0, 3, 3, 0]
+        );
+    }
 }
 
 #[test]
