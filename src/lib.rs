@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "burn")]
+pub use st_burn as burn;
 #[cfg(feature = "candle")]
 pub use st_candle as candle;
 pub use st_format as format;
 
 /// The README's code is compiled and run with the tests.
-#[cfg(all(doctest, feature = "candle-nn"))]
+#[cfg(all(doctest, feature = "candle-nn", feature = "burn"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -24,7 +24,8 @@ pub(crate) fn tensor(
         false => DType::U8,
     };
     let dtype = held.and_then(to_burn).unwrap_or(stand_in);
-    let elements: usize = info.shape().iter().product();
+    let dims = info.shape().iter();
+    let elements = dims.fold(1_usize, |product, &dim| product.saturating_mul(dim));
     let (checkpoint, in_file) = (Arc::clone(checkpoint), info.name().to_owned());
     burn_pack::Tensor::deferred(
         name,

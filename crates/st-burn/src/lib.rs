@@ -46,10 +46,10 @@
 //!
 //! # What burn 0.22 is like
 //!
-//! What this crate relies on or works around, each with a test:
+//! What this crate works around:
 //!
-//! - Misaligned bytes are not refused by `TensorData` but panic in whatever looks at them later.
-//!   Nothing here hands out any, not even for tensors without elements.
+//! - `TensorData` takes misaligned bytes, and a backend that reads them panics. Nothing here
+//!   hands out any, not even for tensors without elements.
 //! - Features `std` of burn and burn-store lock burn-tch and with it one version of libtorch, so
 //!   they are off here, and burn-store's `KeyRemapper` and the regexes of its `PathFilter` with
 //!   them. [`Store`] has its own; a `PathFilter` that has regexes works as well.

@@ -44,9 +44,11 @@ pub unsafe fn map_into_burn(path: impl AsRef<Path>) -> Result<HashMap<String, Te
     let mut tensors = HashMap::with_capacity(checkpoint.len());
     let mut to_be_copied = HashSet::new();
     for info in checkpoint.iter() {
-        match in_place(&checkpoint, &info)? {
-            Some(tensor) => drop(tensors.insert(info.name().to_owned(), tensor)),
-            None => drop(to_be_copied.insert(info.name().to_owned())),
+        let name = info.name().to_owned();
+        if let Some(tensor) = in_place(&checkpoint, &info)? {
+            tensors.insert(name, tensor);
+        } else {
+            to_be_copied.insert(name);
         }
     }
     if !to_be_copied.is_empty() {

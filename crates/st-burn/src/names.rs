@@ -1,7 +1,7 @@
 //! What a checkpoint's tensors are called in a module.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use st_format::{Error, ErrorKind, Result};

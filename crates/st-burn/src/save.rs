@@ -55,7 +55,11 @@ pub(crate) fn declare(
     shape: &[usize],
 ) -> Result<()> {
     let in_file: Dtype = from_burn(dtype).ok_or_else(|| {
-        let message = format!("the format has no dtype for {}'s {}", Burn::NAME, dtype.name());
+        let message = format!(
+            "the format has no dtype for {}'s {}",
+            Burn::NAME,
+            dtype.name()
+        );
         Error::new(ErrorKind::Unsupported, message).with_tensor(name)
     })?;
     layout.tensor(name, in_file, shape)?;

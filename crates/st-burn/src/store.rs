@@ -18,9 +18,9 @@ use crate::{Burn, deferred, save};
 
 /// A checkpoint that a burn module is loaded from, or a file that it is saved into.
 ///
-/// It does what burn-store's `SafetensorsStore` does, by the same names, for sharded checkpoints
-/// as well, and parses each header once. Tensors are read when their parameter's turn comes: what
-/// the module does not take is never read.
+/// It does what burn-store's `SafetensorsStore` does, by the same names where a name is more than
+/// a shorthand, for sharded checkpoints as well, and parses each header once. Tensors are read
+/// when their parameter's turn comes: what the module does not take is never read.
 ///
 /// ```
 /// use burn::module::Module;
@@ -243,7 +243,9 @@ impl Store {
 
     /// The error that a result is, by this store's policies.
     fn check(&self, result: &ApplyResult) -> Result<()> {
-        if self.validate && let [error, others @ ..] = &*result.errors {
+        if self.validate
+            && let [error, others @ ..] = &*result.errors
+        {
             let message = match others.len() {
                 0 => Burn::NAME.to_owned(),
                 others => format!("{} (and {others} more)", Burn::NAME),
@@ -253,7 +255,9 @@ impl Store {
                 .with_tensor(path_of(error))
                 .with_path(self.path()));
         }
-        if !self.allow_partial && let [(missing, _), others @ ..] = &*result.missing {
+        if !self.allow_partial
+            && let [(missing, _), others @ ..] = &*result.missing
+        {
             let mut message = "the module has it, the checkpoint does not".to_owned();
             if !others.is_empty() {
                 message += &format!(" (and {} more)", others.len());
