@@ -9,6 +9,7 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bytemuck::Pod;
 use bytes::Bytes;
 
 use crate::archive::no_such_tensor;
@@ -18,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
-use crate::{Dtype, Header, Slice, TensorInfo, foreign, header};
+use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header};
 use index::Index;
 use locate::Located;
 use routes::Routes;
@@ -27,7 +28,8 @@ pub use warnings::Warning;
 /// The tensors of a model, wherever they lie: in one file, or in the shards of an index.
 ///
 /// Opening reads the headers, each once, and keeps the files open: what is read later is what was
-/// opened, even if another file takes its name in the meantime.
+/// opened, even if another file takes its name in the meantime. So a checkpoint of more shards than
+/// the process may have files open cannot be opened.
 ///
 /// ```
 /// use st_format::{Checkpoint, Slice};
@@ -181,12 +183,12 @@ impl Checkpoint {
         let dir = path.parent().unwrap_or(Path::new(""));
         let mut shards = Vec::with_capacity(index.shards().len());
         for (at, name) in index.shards().iter().enumerate() {
-            let shard = open(&dir.join(name)).map_err(|error| match error.kind() {
-                ErrorKind::Io => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
+            let shard = open(&dir.join(name)).map_err(|error| match error.is_file_not_found() {
+                true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
                     .with_source(error)
                     .with_path(path)
                     .with_tensor(index.first_tensor_of(at)),
-                _ => error,
+                false => error,
             });
             shards.push(shard?);
         }
@@ -230,7 +232,9 @@ impl Checkpoint {
 
     /// The bytes that all tensors take together.
     pub fn byte_len(&self) -> u64 {
-        self.iter().map(|info| info.byte_len()).sum()
+        // The shards of a hostile checkpoint may claim more than 64 bits count.
+        let lengths = self.iter().map(|info| info.byte_len());
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// All tensors, shard by shard and in file order within each.
@@ -316,6 +320,19 @@ impl Checkpoint {
         self.read_slice(name, &Slice::all())
     }
 
+    /// Reads a tensor's elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Checkpoint::read), and [`InvalidRequest`](ErrorKind::InvalidRequest) where `T`
+    /// is not the tensor's dtype.
+    pub fn read_elements<T: Element>(&self, name: &str) -> Result<Vec<T>> {
+        let dtype = self.info(name)?.dtype();
+        element::check::<T>(dtype)
+            .map_err(|error| error.with_path(&self.path).with_tensor(name))?;
+        self.read_buffer(name, &Slice::all(), dtype)
+    }
+
     /// Reads part of a tensor: the bytes of its elements in row-major order. No more of the file
     /// is read than the pages that hold them.
     ///
@@ -324,8 +341,12 @@ impl Checkpoint {
     /// As [`read`](Checkpoint::read), and [`InvalidRequest`](ErrorKind::InvalidRequest) where the
     /// slice does not fit the shape.
     pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<Vec<u8>> {
-        let mut transfer =
-            self.transfer(name, slice, None, |bytes| Buffer::new(Dtype::U8, bytes))?;
+        self.read_buffer(name, slice, Dtype::U8)
+    }
+
+    /// Reads (part of) a tensor into memory for elements of `dtype`, which `T` is.
+    fn read_buffer<T: Pod>(&self, name: &str, slice: &Slice, dtype: Dtype) -> Result<Vec<T>> {
+        let mut transfer = self.transfer(name, slice, None, |bytes| Buffer::new(dtype, bytes))?;
         let meter = Meter::new(transfer.runs.byte_len());
         read::read_all(
             std::slice::from_mut(&mut transfer),
@@ -366,12 +387,7 @@ impl Checkpoint {
             })
         };
         let mut transfers: Vec<_> = reads.into_iter().map(transfer).collect::<Result<_>>()?;
-        let meter = Meter::new(
-            transfers
-                .iter()
-                .map(|transfer| transfer.runs.byte_len())
-                .sum(),
-        );
+        let meter = Meter::new(read::total(&transfers));
         read::read_all(&mut transfers, options, &meter)
     }
 

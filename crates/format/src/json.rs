@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::Escaped;
+
 /// What serde_json allows; deeper values are refused there, and so here.
 const MAX_DEPTH: u32 = 127;
 
@@ -61,14 +63,30 @@ impl<'a> Cursor<'a> {
     /// An error at the current position: `expected`, and what stands there instead.
     #[cold]
     pub(crate) fn expected(&self, expected: &str) -> SyntaxError {
-        let found = match self.text[self.at..].chars().next() {
-            None => "the end".into(),
-            Some(c) => format!("{c:?}"),
+        let token = self.token();
+        let found = match token.chars().next() {
+            None => "the end".to_owned(),
+            Some(c) if token.len() == c.len_utf8() && !c.is_alphanumeric() => format!("{c:?}"),
+            Some(_) => Escaped(token).to_string(),
         };
         SyntaxError {
             at: self.at,
             message: format!("expected {expected}, found {found}").into(),
         }
+    }
+
+    /// What stands here, as far as it belongs together and fits a line.
+    fn token(&self) -> &'a str {
+        const LONGEST: usize = 24;
+        let rest = &self.text[self.at..];
+        let ends = |c: char| !(c.is_alphanumeric() || "+-._\"'".contains(c));
+        let len = match rest.find(ends) {
+            Some(0) => rest.chars().next().map_or(0, char::len_utf8),
+            Some(len) => len,
+            None => rest.len(),
+        };
+        let longest = rest.char_indices().nth(LONGEST).map_or(len, |(at, _)| at);
+        &rest[..len.min(longest)]
     }
 
     #[cold]
@@ -110,15 +128,35 @@ impl<'a> Cursor<'a> {
     /// The next key of an object, with its colon read, or `None` after the closing brace.
     #[inline(always)]
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Result<Option<Cow<'a, str>>> {
-        if !self.next(first, b'}', "',' or '}'")? {
-            return Ok(None);
+        match self.next_member(first)? {
+            true => self.key().map(Some),
+            false => Ok(None),
         }
+    }
+
+    /// Whether another member of an object follows; false after the closing brace.
+    #[inline(always)]
+    pub(crate) fn next_member(&mut self, first: &mut bool) -> Result<bool> {
+        self.next(first, b'}', "',' or '}'")
+    }
+
+    /// A key, with its colon.
+    #[inline(always)]
+    pub(crate) fn key(&mut self) -> Result<Cow<'a, str>> {
         let key = self.string("a key in quotes")?;
         if self.peek() != Some(b':') {
             return Err(self.expected("':'"));
         }
         self.at += 1;
-        Ok(Some(key))
+        Ok(key)
+    }
+
+    /// Reads `text` if that is what stands here, to the letter.
+    #[inline(always)]
+    pub(crate) fn exactly(&mut self, text: &str) -> bool {
+        let is_here = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
+        self.at += if is_here { text.len() } else { 0 };
+        is_here
     }
 
     /// Whether another item of an array follows; false after the closing bracket.
@@ -237,25 +275,26 @@ impl<'a> Cursor<'a> {
     /// A whole number from 0 to `u64::MAX`, written in plain digits.
     #[inline(always)]
     pub(crate) fn whole_number(&mut self) -> Result<u64> {
-        const EXPECTED: &str = "a whole number";
-        let start = {
-            self.peek();
-            self.at
-        };
+        self.peek();
+        let rest = &self.text.as_bytes()[self.at..];
         let mut value: u64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.byte() {
-            value = value
-                .checked_mul(10)
-                .and_then(|value| value.checked_add(u64::from(digit - b'0')))
-                .ok_or_else(|| self.error("number does not fit 64 bits"))?;
-            self.at += 1;
+        let mut overflow = false;
+        let mut digits = 0;
+        while let Some(digit @ b'0'..=b'9') = rest.get(digits) {
+            let (tenfold, over) = value.overflowing_mul(10);
+            let (sum, more_over) = tenfold.overflowing_add(u64::from(digit - b'0'));
+            overflow |= over | more_over;
+            value = sum;
+            digits += 1;
         }
-        let digits = self.at - start;
-        let leading_zero = digits > 1 && self.text.as_bytes()[start] == b'0';
-        if digits == 0 || leading_zero || matches!(self.byte(), Some(b'.' | b'e' | b'E')) {
-            self.at = start;
-            return Err(self.expected(EXPECTED));
+        let leading_zero = digits > 1 && rest[0] == b'0';
+        if digits == 0 || leading_zero || matches!(rest.get(digits), Some(b'.' | b'e' | b'E')) {
+            return Err(self.expected("a whole number"));
         }
+        if overflow {
+            return Err(self.error("number does not fit 64 bits"));
+        }
+        self.at += digits;
         Ok(value)
     }
 
@@ -358,9 +397,11 @@ impl<'a> Cursor<'a> {
             }
             self.skip_digits()?;
         }
-        // The reference's parser turns numbers into f64 and refuses those that do not fit.
+        // The reference's parser turns numbers into f64 and refuses those that do not fit. It
+        // rounds on the way, so that it may refuse the last few that would.
+        const LARGEST: f64 = 1.797_693_134_862_315e308;
         match self.text[start..self.at].parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(()),
+            Ok(number) if number.abs() <= LARGEST => Ok(()),
             _ => Err(self.error("number out of range")),
         }
     }

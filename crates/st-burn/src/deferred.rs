@@ -48,8 +48,17 @@ fn read(checkpoint: &Checkpoint, name: &str) -> Result<TensorData> {
     if let Some(tensor) = in_place(checkpoint, &info)? {
         return Ok(tensor);
     }
-    Loader::new(Burn).load_tensor(checkpoint, name)
+    // Asking the system how many threads there could be takes longer than reading a small tensor.
+    let threads = match info.byte_len() < LARGE {
+        true => 1,
+        false => 0,
+    };
+    let loader = Loader::new(Burn).threads(threads);
+    loader.load_tensor(checkpoint, name)
 }
+
+/// What several threads may be worth.
+const LARGE: u64 = 4 << 20;
 
 /// The tensor where it lies, if it lies in memory, and as burn needs it.
 pub(crate) fn in_place(checkpoint: &Checkpoint, info: &TensorInfo) -> Result<Option<TensorData>> {
@@ -57,8 +66,9 @@ pub(crate) fn in_place(checkpoint: &Checkpoint, info: &TensorInfo) -> Result<Opt
     if held_as(dtype) != Some(dtype) {
         return Ok(None);
     }
-    match checkpoint.bytes(info.name())? {
-        Some(bytes) => memory::shared(bytes, dtype, info.shape()),
-        None => Ok(None),
-    }
+    let Some(bytes) = checkpoint.bytes(info.name())? else {
+        return Ok(None);
+    };
+    memory::shared(bytes, dtype, info.shape())
+        .map_err(|error| error.with_path(checkpoint.path()).with_tensor(info.name()))
 }

@@ -30,7 +30,7 @@
 //! | in the file | in burn | |
 //! |---|---|---|
 //! | U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64 | the same | |
-//! | BOOL | `Bool(Native)` | the bytes as they are: burn's checked accessors refuse one that is neither 0 nor 1 |
+//! | BOOL | `Bool(Native)` | a byte other than 0 and 1 is an [`InvalidData`](st_format::ErrorKind::InvalidData) error |
 //! | F8_E4M3, F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ | F16 | every value survives |
 //! | F8_E8M0 | BF16 | every value survives |
 //! | F4, F6_E2M3, F6_E3M2, C64 | – | an error, or left out where [`Loader::skip_unsupported`](st_format::Loader::skip_unsupported) says so |

@@ -3,7 +3,7 @@
 use burn_core::tensor::{AllocationProperty, Bytes, DType, TensorData};
 use bytemuck::Pod;
 use half::{bf16, f16};
-use st_format::{Buffer, Dtype, Error, Framework, Part, Result};
+use st_format::{Buffer, Dtype, Error, ErrorKind, Framework, Part, Result};
 
 use crate::Burn;
 use crate::dtype::to_burn;
@@ -76,6 +76,11 @@ fn of_elements<T: Pod + Send + Sync>(
 }
 
 fn tensor(bytes: Bytes, dtype: Dtype, shape: &[usize]) -> Result<TensorData> {
+    // burn takes any byte here, and refuses it only where elements are looked at.
+    if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+        let message = "a BOOL that is neither 0 nor 1";
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
     let dtype: DType = to_burn(dtype).ok_or_else(|| unsupported(dtype))?;
     TensorData::try_from_bytes(bytes, shape.to_vec(), dtype)
         .map_err(|error| Error::framework(Burn::NAME, error))

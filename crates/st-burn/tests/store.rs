@@ -379,3 +379,19 @@ fn the_cnn_needs_every_step_of_its_remapping() {
     assert_eq!(result.missing.len(), 6);
     assert_eq!(result.errors.len(), 2);
 }
+
+#[test]
+fn a_bool_that_is_neither_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = Written::new("flags", Dtype::Bool, &[3]).with_bytes(vec![0, 1, 2]);
+    let path = write(dir.path(), &[flags]);
+    let error = load_into_burn(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    assert_eq!(
+        (error.path(), error.tensor()),
+        (Some(&*path), Some("flags"))
+    );
+    // SAFETY: the file is in a directory of the test's own, which only writes it before.
+    let mapped = unsafe { st_burn::map_into_burn(&path) };
+    assert_eq!(mapped.unwrap_err().kind(), ErrorKind::InvalidData);
+}

@@ -8,6 +8,10 @@ use crate::Dtype;
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::json::{Cursor, SyntaxError};
 
+const DTYPE: &str = "dtype";
+const SHAPE: &str = "shape";
+const DATA_OFFSETS: &str = "data_offsets";
+
 /// How many objects a field of an entry stands in: the header and the entry.
 const FIELD_DEPTH: u32 = 2;
 
@@ -65,6 +69,13 @@ fn twice(cursor: &Cursor, key: &str) -> SyntaxError {
     fault(cursor, format!("{} is given twice", Quoted(key)))
 }
 
+fn in_field(field: &'static str) -> impl Fn(SyntaxError) -> SyntaxError {
+    move |SyntaxError { at, message }| SyntaxError {
+        at,
+        message: format!("{field}: {message}").into(),
+    }
+}
+
 fn metadata(cursor: &mut Cursor, header: &mut Header) -> Result<(), SyntaxError> {
     // MLX writes null where there is no metadata.
     if cursor.null()? {
@@ -90,13 +101,16 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
 
     cursor.open(b'{', "an object with dtype, shape and data_offsets")?;
     let mut first = true;
-    while let Some(key) = cursor.next_key(&mut first)? {
-        let seen = match key.as_ref() {
-            "dtype" => dtype.replace(read_dtype(cursor)?).is_some(),
-            "shape" => dims
-                .replace(read_shape(cursor, &mut header.dims)?)
+    while cursor.next_member(&mut first)? {
+        let key = field(cursor)?;
+        let seen = match &*key {
+            DTYPE => dtype.replace(read_dtype(cursor)?).is_some(),
+            SHAPE => dims
+                .replace(read_shape(cursor, &mut header.dims).map_err(in_field(SHAPE))?)
                 .is_some(),
-            "data_offsets" => offsets.replace(read_offsets(cursor)?).is_some(),
+            DATA_OFFSETS => offsets
+                .replace(read_offsets(cursor).map_err(in_field(DATA_OFFSETS))?)
+                .is_some(),
             _ => {
                 cursor.skip_value(FIELD_DEPTH)?;
                 let oddities = &mut header.oddities;
@@ -112,17 +126,32 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
         }
     }
     let missing = |field| fault(cursor, format!("the entry has no {field}"));
-    let (begin, end) = offsets.ok_or_else(|| missing("data_offsets"))?;
+    let (begin, end) = offsets.ok_or_else(|| missing(DATA_OFFSETS))?;
     let entry = Entry {
         begin,
         end,
         name: (header.names.len() as u32, name.len() as u32),
-        dims: dims.ok_or_else(|| missing("shape"))?,
-        dtype: dtype.ok_or_else(|| missing("dtype"))?,
+        dims: dims.ok_or_else(|| missing(SHAPE))?,
+        dtype: dtype.ok_or_else(|| missing(DTYPE))?,
     };
     header.names.push_str(name);
     header.entries.push(entry);
     Ok(())
+}
+
+/// The key of a field. Nearly all files have these keys written like this, so they are looked for
+/// before anything is made of the text.
+#[inline(always)]
+fn field<'a>(cursor: &mut Cursor<'a>) -> Result<Cow<'a, str>, SyntaxError> {
+    if cursor.exactly(r#""dtype":"#) {
+        Ok(Cow::Borrowed(DTYPE))
+    } else if cursor.exactly(r#""shape":"#) {
+        Ok(Cow::Borrowed(SHAPE))
+    } else if cursor.exactly(r#""data_offsets":"#) {
+        Ok(Cow::Borrowed(DATA_OFFSETS))
+    } else {
+        cursor.key()
+    }
 }
 
 fn read_dtype(cursor: &mut Cursor) -> Result<Dtype, SyntaxError> {
@@ -137,7 +166,7 @@ fn read_dtype(cursor: &mut Cursor) -> Result<Dtype, SyntaxError> {
 /// Appends the shape to `dims` and returns its place and rank.
 fn read_shape(cursor: &mut Cursor, dims: &mut Vec<usize>) -> Result<(u32, u32), SyntaxError> {
     let start = dims.len();
-    cursor.open(b'[', "an array as shape")?;
+    cursor.open(b'[', "an array")?;
     let mut first = true;
     while cursor.next_item(&mut first)? {
         let dim = cursor.whole_number()?;
@@ -152,17 +181,18 @@ fn read_shape(cursor: &mut Cursor, dims: &mut Vec<usize>) -> Result<(u32, u32), 
 }
 
 fn read_offsets(cursor: &mut Cursor) -> Result<(u64, u64), SyntaxError> {
-    let two = "an array of two offsets";
+    const TWO: &str = "an array of two";
     let mut first = true;
-    cursor.open(b'[', two)?;
-    let mut offset = |cursor: &mut Cursor| match cursor.next_item(&mut first)? {
-        true => cursor.whole_number(),
-        false => Err(fault(cursor, format!("expected {two}, found fewer"))),
-    };
-    let begin = offset(cursor)?;
-    let end = offset(cursor)?;
+    cursor.open(b'[', TWO)?;
+    let mut offsets = [0; 2];
+    for offset in &mut offsets {
+        if !cursor.next_item(&mut first)? {
+            return Err(fault(cursor, format!("expected {TWO}, found fewer")));
+        }
+        *offset = cursor.whole_number()?;
+    }
     match cursor.next_item(&mut first)? {
-        true => Err(fault(cursor, format!("expected {two}, found more"))),
-        false => Ok((begin, end)),
+        true => Err(fault(cursor, format!("expected {TWO}, found more"))),
+        false => Ok(offsets.into()),
     }
 }
