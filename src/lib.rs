@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "burn")]
+pub use st_burn as burn;
 #[cfg(feature = "candle")]
 pub use st_candle as candle;
 pub use st_format as format;
@@ -13,6 +15,6 @@ pub use st_format as format;
 pub use st_ndarray as ndarray;
 
 /// The README's code is compiled and run with the tests.
-#[cfg(all(doctest, feature = "candle-nn", feature = "ndarray"))]
+#[cfg(all(doctest, feature = "burn", feature = "candle-nn", feature = "ndarray"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -41,6 +41,8 @@ fn decode(dtype: Dtype, bytes: &[u8]) -> f64 {
     match dtype {
         Dtype::Bool | Dtype::U8 | Dtype::U16 | Dtype::U32 => unsigned as f64,
         Dtype::I8 | Dtype::I16 | Dtype::I32 => signed(),
+        Dtype::F8E8M0 if unsigned == 0xFF => f64::NAN,
+        Dtype::F8E8M0 => 2_f64.powi(unsigned as i32 - 127),
         Dtype::F8E5M2 => small_float(unsigned, 5, 2, 15),
         Dtype::F8E4M3 if unsigned & 0x7F == 0x7F => f64::NAN,
         Dtype::F8E4M3 => finite_float(unsigned, 4, 3, 7),

@@ -6,13 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "burn")]
+mod burn;
 #[cfg(feature = "candle")]
 mod candle;
 mod held_out;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 
-#[cfg(not(any(feature = "candle", feature = "ndarray")))]
+#[cfg(not(any(feature = "burn", feature = "candle", feature = "ndarray")))]
 compile_error!("digits needs a framework: build it with `--features candle`");
 
 use std::path::Path;
@@ -26,6 +28,8 @@ type Logits = fn(checkpoint: &Path, images: &[f32]) -> Result<Vec<f32>>;
 const FRAMEWORKS: &[(&str, Logits)] = &[
     #[cfg(feature = "candle")]
     ("candle", candle::logits),
+    #[cfg(feature = "burn")]
+    ("burn", burn::logits),
     #[cfg(feature = "ndarray")]
     ("ndarray", ndarray::logits),
 ];

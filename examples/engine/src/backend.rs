@@ -1,5 +1,7 @@
 //! What the engine asks of a framework, and the frameworks there are.
 
+#[cfg(feature = "burn")]
+mod burn;
 #[cfg(feature = "candle")]
 mod candle;
 
@@ -9,7 +11,7 @@ use anyhow::Result;
 
 use crate::Batch;
 
-#[cfg(not(feature = "candle"))]
+#[cfg(not(any(feature = "burn", feature = "candle")))]
 compile_error!("engine needs a backend: build it with `--features candle`");
 
 /// A network with its weights, in some framework.
@@ -30,4 +32,6 @@ pub type LoadBackend = fn(dir: &Path) -> Result<Box<dyn Backend>>;
 pub const BACKENDS: &[(&str, LoadBackend)] = &[
     #[cfg(feature = "candle")]
     ("candle", candle::load),
+    #[cfg(feature = "burn")]
+    ("burn", burn::load),
 ];
