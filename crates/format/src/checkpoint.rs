@@ -28,7 +28,8 @@ pub use warnings::Warning;
 /// The tensors of a model, wherever they lie: in one file, or in the shards of an index.
 ///
 /// Opening reads the headers, each once, and keeps the files open: what is read later is what was
-/// opened, even if another file takes its name in the meantime.
+/// opened, even if another file takes its name in the meantime. So a checkpoint of more shards than
+/// the process may have files open cannot be opened.
 ///
 /// ```
 /// use st_format::{Checkpoint, Slice};
@@ -191,12 +192,12 @@ impl Checkpoint {
         let dir = path.parent().unwrap_or(Path::new(""));
         let mut shards = Vec::with_capacity(index.shards().len());
         for (at, name) in index.shards().iter().enumerate() {
-            let shard = open(&dir.join(name)).map_err(|error| match error.kind() {
-                ErrorKind::Io => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
+            let shard = open(&dir.join(name)).map_err(|error| match error.is_file_not_found() {
+                true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
                     .with_source(error)
                     .with_path(path)
                     .with_tensor(index.first_tensor_of(at)),
-                _ => error,
+                false => error,
             });
             shards.push(shard?);
         }
@@ -240,7 +241,9 @@ impl Checkpoint {
 
     /// The bytes that all tensors take together.
     pub fn byte_len(&self) -> u64 {
-        self.iter().map(|info| info.byte_len()).sum()
+        // The shards of a hostile checkpoint may claim more than 64 bits count.
+        let lengths = self.iter().map(|info| info.byte_len());
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// All tensors, shard by shard and in file order within each.
@@ -376,12 +379,7 @@ impl Checkpoint {
             })
         };
         let mut transfers: Vec<_> = reads.into_iter().map(transfer).collect::<Result<_>>()?;
-        let meter = Meter::new(
-            transfers
-                .iter()
-                .map(|transfer| transfer.runs.byte_len())
-                .sum(),
-        );
+        let meter = Meter::new(read::total(&transfers));
         read::read_all(&mut transfers, options, &meter)
     }
 

@@ -82,6 +82,16 @@ impl Error {
         Error::new(ErrorKind::Framework, framework).with_source(source)
     }
 
+    /// Whether there is no file of that name, or cannot be one.
+    pub(crate) fn is_file_not_found(&self) -> bool {
+        use std::io::ErrorKind::{InvalidFilename, NotFound};
+
+        let source = self.0.source.as_deref();
+        source
+            .and_then(|source| source.downcast_ref::<std::io::Error>())
+            .is_some_and(|error| matches!(error.kind(), NotFound | InvalidFilename))
+    }
+
     pub(crate) fn io(what: &str, source: std::io::Error) -> Self {
         Error::new(ErrorKind::Io, what).with_source(source)
     }
@@ -132,7 +142,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &self.0;
         if let Some(path) = &inner.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}: ", ShownPath(path))?;
         }
         if let Some(tensor) = &inner.tensor {
             write!(f, "tensor {}: ", Quoted(tensor))?;
@@ -154,6 +164,31 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
+/// Text from outside as a message shows it: without control characters, which could take over the
+/// reader's terminal or break the line.
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c.is_control() {
+                true => write!(f, "{}", c.escape_default())?,
+                false => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path as a message shows it.
+pub(crate) struct ShownPath<'a>(pub(crate) &'a Path);
+
+impl fmt::Display for ShownPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaped(&self.0.to_string_lossy()).fmt(f)
     }
 }
 

@@ -27,8 +27,8 @@ const STARTS: &[(&[u8], &str)] = &[
     (b"<?xml", "an XML document, such as an error page"),
 ];
 
-/// What a file that begins with these bytes is, if it is known and is not safetensors.
-fn recognise(start: &[u8]) -> Option<&'static str> {
+/// What a file that begins with these bytes is, if it is known and is neither safetensors nor JSON.
+pub(crate) fn recognise(start: &[u8]) -> Option<&'static str> {
     if let Some((_, what)) = STARTS.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Some(what);
     }
@@ -40,9 +40,6 @@ fn recognise(start: &[u8]) -> Option<&'static str> {
     if begins_with(b"<!doctype html") || begins_with(b"<html") {
         return Some("an HTML page, such as a download's error page");
     }
-    if text.starts_with(b"{") {
-        return Some("JSON without the eight bytes of length before it");
-    }
     None
 }
 
@@ -53,7 +50,9 @@ pub(crate) fn explain(start: &[u8], error: Error) -> Error {
         error.kind(),
         ErrorKind::InvalidHeader | ErrorKind::NotSafetensors
     );
-    match recognise(start) {
+    let json = "JSON without the eight bytes of length before it";
+    let is_json = start.trim_ascii_start().starts_with(b"{");
+    match recognise(start).or(is_json.then_some(json)) {
         // The length of a header may look like the start of something else.
         Some(what) if is_about_the_header && !begins_with_a_header(start) => Error::new(
             ErrorKind::NotSafetensors,

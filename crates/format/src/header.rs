@@ -144,7 +144,8 @@ impl Header {
 
     fn from_text(text: &[u8]) -> Result<Header> {
         let text = std::str::from_utf8(text).map_err(|error| {
-            Error::new(ErrorKind::InvalidHeader, "header is not UTF-8").with_source(error)
+            let message = format!("header byte {}: not UTF-8", error.valid_up_to());
+            Error::new(ErrorKind::InvalidHeader, message)
         })?;
         let mut header = parse::header(text)?;
         header.entries.sort_by_key(|entry| (entry.begin, entry.end));
@@ -189,8 +190,8 @@ impl Header {
         Err(Error::new(
             ErrorKind::InvalidLayout,
             format!(
-                "file is {found} bytes long, its header ({} bytes) and tensors ({} bytes) need \
-                 {expected}: {fault}",
+                "file is {found} bytes long, expected {expected} ({PREFIX_LEN} + header {} + \
+                 tensors {}): {fault}",
                 self.len, self.data_len
             ),
         ))
@@ -266,20 +267,24 @@ impl Header {
             lines.push("white space before the header's '{'".to_owned());
         }
         if let Some((field, tensor)) = &self.oddities.first_unknown {
+            let others = match self.oddities.unknown_fields {
+                0 | 1 => String::new(),
+                count => format!(" (and {} more)", count - 1),
+            };
             lines.push(format!(
-                "{} unknown entry fields, the first is {} of tensor {}",
-                self.oddities.unknown_fields,
+                "unknown field {} in the entry of tensor {}{others}",
                 Quoted(field),
                 Quoted(tensor)
             ));
         }
         let unaligned = self.iter().filter(|info| {
-            !(self.data_start() + info.begin).is_multiple_of(info.dtype.alignment() as u64)
+            let start = self.data_start() + info.begin;
+            info.byte_len() > 0 && !start.is_multiple_of(info.dtype.alignment() as u64)
         });
         match unaligned.count() {
             0 => {}
             count => lines.push(format!(
-                "{count} of {} tensors are not aligned to their dtype: mapped loads copy them",
+                "not aligned to their dtype: {count} of {} tensors, which mapped loads copy",
                 self.len()
             )),
         }
@@ -340,8 +345,18 @@ fn header_len(start: &[u8], file_len: u64) -> Result<u64> {
     if len > MAX_HEADER_LEN {
         return Err(Error::new(
             ErrorKind::InvalidHeader,
-            format!("header length is {len} bytes, the limit is {MAX_HEADER_LEN}"),
+            format!(
+                "header length is {len} bytes, the limit is {MAX_HEADER_LEN}{}",
+                match len.swap_bytes() <= MAX_HEADER_LEN {
+                    true => "; is it written big-endian?",
+                    false => "",
+                }
+            ),
         ));
+    }
+    if len == 0 {
+        let message = "header is empty (length 0), expected JSON of at least {}";
+        return Err(Error::new(ErrorKind::InvalidHeader, message));
     }
     if PREFIX_LEN + len > file_len {
         return Err(Error::new(

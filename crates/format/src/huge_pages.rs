@@ -21,10 +21,10 @@ pub(crate) fn allocation_len(len: usize) -> usize {
     if len < HUGE_PAGE || !cfg!(target_os = "linux") {
         return len;
     }
-    match (len + BOOKKEEPING).checked_next_multiple_of(HUGE_PAGE) {
-        Some(pages) => pages - BOOKKEEPING,
-        None => len,
-    }
+    let pages = len
+        .checked_add(BOOKKEEPING)
+        .and_then(|len| len.checked_next_multiple_of(HUGE_PAGE));
+    pages.map_or(len, |pages| pages - BOOKKEEPING)
 }
 
 /// Asks for huge pages behind memory that is about to be written; nothing is promised.

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::Escaped;
+
 /// What serde_json allows; deeper values are refused there, and so here.
 const MAX_DEPTH: u32 = 127;
 
@@ -61,14 +63,30 @@ impl<'a> Cursor<'a> {
     /// An error at the current position: `expected`, and what stands there instead.
     #[cold]
     pub(crate) fn expected(&self, expected: &str) -> SyntaxError {
-        let found = match self.text[self.at..].chars().next() {
-            None => "the end".into(),
-            Some(c) => format!("{c:?}"),
+        let token = self.token();
+        let found = match token.chars().next() {
+            None => "the end".to_owned(),
+            Some(c) if token.len() == c.len_utf8() && !c.is_alphanumeric() => format!("{c:?}"),
+            Some(_) => Escaped(token).to_string(),
         };
         SyntaxError {
             at: self.at,
             message: format!("expected {expected}, found {found}").into(),
         }
+    }
+
+    /// What stands here, as far as it belongs together and fits a line.
+    fn token(&self) -> &'a str {
+        const LONGEST: usize = 24;
+        let rest = &self.text[self.at..];
+        let ends = |c: char| !(c.is_alphanumeric() || "+-._\"'".contains(c));
+        let len = match rest.find(ends) {
+            Some(0) => rest.chars().next().map_or(0, char::len_utf8),
+            Some(len) => len,
+            None => rest.len(),
+        };
+        let longest = rest.char_indices().nth(LONGEST).map_or(len, |(at, _)| at);
+        &rest[..len.min(longest)]
     }
 
     #[cold]
@@ -379,9 +397,11 @@ impl<'a> Cursor<'a> {
             }
             self.skip_digits()?;
         }
-        // The reference's parser turns numbers into f64 and refuses those that do not fit.
+        // The reference's parser turns numbers into f64 and refuses those that do not fit. It
+        // rounds on the way, so that it may refuse the last few that would.
+        const LARGEST: f64 = 1.797_693_134_862_315e308;
         match self.text[start..self.at].parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(()),
+            Ok(number) if number.abs() <= LARGEST => Ok(()),
             _ => Err(self.error("number out of range")),
         }
     }

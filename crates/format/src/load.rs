@@ -196,7 +196,8 @@ impl<F: Framework> Loader<F> {
         let start = Instant::now();
         let Plan { groups, skipped } = self.plan(checkpoint)?;
         let count = groups.iter().map(|group| group.parts.len()).sum();
-        let meter = Meter::new(groups.iter().map(Group::bytes_to_read).sum());
+        let bytes = groups.iter().map(Group::bytes_to_read);
+        let meter = Meter::new(bytes.fold(0, u64::saturating_add));
         let mut tensors = HashMap::with_capacity(count);
         let mut loaded = Vec::with_capacity(count);
         for batch in self.batches(groups) {
@@ -321,9 +322,9 @@ impl<F: Framework> Loader<F> {
             return vec![groups];
         }
         let mut batches: Vec<Vec<Group>> = Vec::new();
-        let mut staged = 0;
+        let mut staged: u64 = 0;
         for group in groups {
-            staged += group.bytes_in_memory();
+            staged = staged.saturating_add(group.bytes_in_memory());
             match batches.last_mut() {
                 Some(batch) if staged <= STAGED => batch.push(group),
                 _ => {

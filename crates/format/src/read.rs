@@ -35,7 +35,8 @@ impl ReadOptions {
     }
 
     /// Calls `progress(done, total)` now and then, with bytes of the files, from any of the
-    /// reading threads. The last call has `done == total`.
+    /// reading threads, so that calls may overtake each other. One of them has `done == total`,
+    /// unless there is nothing to read.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> ReadOptions {
         self.progress = Some(Arc::new(progress));
@@ -95,16 +96,19 @@ const PAGE: u64 = 4096;
 /// What is read at once on the way to a cast or to short runs; it stays in the processor's cache.
 const BLOCK: u64 = 256 << 10;
 
+/// The bytes of files that are to be read, or `u64::MAX` if they are more.
+pub(crate) fn total<M>(transfers: &[Transfer<'_, M>]) -> u64 {
+    let lengths = transfers.iter().map(|transfer| transfer.runs.byte_len());
+    lengths.fold(0, u64::saturating_add)
+}
+
 /// Reads everything, or returns the first error; then some of the memory may be unwritten.
 pub(crate) fn read_all<M: Memory>(
     transfers: &mut [Transfer<'_, M>],
     options: &ReadOptions,
     meter: &Meter,
 ) -> Result<()> {
-    let total: u64 = transfers
-        .iter()
-        .map(|transfer| transfer.runs.byte_len())
-        .sum();
+    let total = total(transfers);
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,

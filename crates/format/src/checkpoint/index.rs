@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::path::{Component, Path};
 
 use crate::error::{Error, ErrorKind, Quoted, Result};
-use crate::header;
 use crate::json::{Cursor, SyntaxError};
+use crate::{foreign, header};
 
 /// No index of a real model is near this long; the limit is that of a header.
 const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
@@ -46,8 +46,11 @@ impl Index {
         file.take(len)
             .read_to_end(&mut bytes)
             .map_err(|error| Error::io("cannot read the index", error))?;
+        if let Some(what) = foreign::recognise(&bytes) {
+            return Err(invalid(format!("this is no index but {what}")));
+        }
         let text = std::str::from_utf8(&bytes)
-            .map_err(|error| invalid("the index is not UTF-8".into()).with_source(error))?;
+            .map_err(|error| invalid(format!("index byte {}: not UTF-8", error.valid_up_to())))?;
         Index::parse(text)
     }
 
@@ -78,7 +81,9 @@ impl Index {
         }
         cursor.end().map_err(in_index)?;
         if !map_seen {
-            return Err(invalid("the index has no weight_map".into()));
+            return Err(invalid(
+                "no weight_map: this JSON is no index of a sharded checkpoint".into(),
+            ));
         }
         if index.entries.is_empty() {
             return Err(invalid("the weight_map is empty".into()));
@@ -181,6 +186,9 @@ fn check_shard_name(name: &str) -> Result<(), &'static str> {
     }
     if path.has_root() || path.is_absolute() {
         return Err("is an absolute path, expected a file beside the index");
+    }
+    if name.chars().any(char::is_control) {
+        return Err("has control characters");
     }
     for component in path.components() {
         match component {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, ShownPath};
 
 /// What a path turned out to be.
 pub(super) enum Located {
@@ -44,13 +44,14 @@ fn in_directory(dir: &Path) -> Result<Located> {
     match (&ending_in(INDEX_SUFFIX)[..], &ending_in(FILE_SUFFIX)[..]) {
         ([index], _) => Ok(Located::Index(dir.join(index))),
         ([], [file]) => Ok(Located::File(dir.join(file))),
-        ([], []) => Err(Error::new(
-            ErrorKind::NotFound,
-            format!(
-                "no {FILE_SUFFIX} file in this directory, which holds {}",
-                list(&names)
-            ),
-        )),
+        ([], []) => {
+            let what = match &names[..] {
+                [] => ": it is empty".to_owned(),
+                names => format!(", which holds {}", list(names)),
+            };
+            let message = format!("no {FILE_SUFFIX} file or index in this directory{what}");
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
         ([], several) => Err(Error::new(
             ErrorKind::Ambiguous,
             format!(
@@ -68,9 +69,9 @@ fn in_directory(dir: &Path) -> Result<Located> {
 fn list<S: AsRef<std::ffi::OsStr>>(names: &[S]) -> String {
     const SHOWN: usize = 10;
     let shown = names.iter().take(SHOWN);
-    let shown: Vec<_> = shown.map(|name| name.as_ref().to_string_lossy()).collect();
+    let shown = shown.map(|name| ShownPath(name.as_ref().as_ref()).to_string());
+    let shown: Vec<String> = shown.collect();
     match names.len() {
-        0 => "nothing".to_owned(),
         len if len > SHOWN => format!("{} and {} more", shown.join(", "), len - SHOWN),
         _ => shown.join(", "),
     }

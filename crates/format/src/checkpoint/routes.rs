@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::Shard;
 use super::index::Index;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, ShownPath};
 
 /// The number of a shard, and the place of a tensor in its header.
 type Place = (u32, u32);
@@ -30,7 +30,7 @@ impl Routes {
                 if let Err((other, _)) = routes.insert((number as u32, at as u32), shards) {
                     let message = format!(
                         "also held by {}; only an index can say which one counts",
-                        shards[other as usize].path.display()
+                        ShownPath(&shards[other as usize].path)
                     );
                     return Err(Error::new(ErrorKind::Ambiguous, message)
                         .with_path(&shard.path)
@@ -51,7 +51,7 @@ impl Routes {
             let at = shard.header.position(name).ok_or_else(|| {
                 invalid(format!(
                     "the index places it in {}, which does not hold it",
-                    shard.path.display()
+                    ShownPath(&shard.path)
                 ))
             })?;
             routes

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Checkpoint;
 use super::index::TotalSize;
-use crate::error::Quoted;
+use crate::error::{Quoted, ShownPath};
 
 /// Something that is accepted and yet not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.message)
+        write!(f, "{}: {}", ShownPath(&self.path), self.message)
     }
 }
 
@@ -83,10 +83,14 @@ fn not_taken(checkpoint: &Checkpoint, number: usize, taken: usize) -> String {
         Some((name, Some(shard))) => format!(
             ", such as {}, which the index places in {}",
             Quoted(name),
-            checkpoint.shards[shard].path.display()
+            ShownPath(&checkpoint.shards[shard].path)
         ),
         Some((name, None)) => format!(", such as {}, which the index does not name", Quoted(name)),
         None => String::new(),
     };
-    format!("{untaken} tensors of this shard are not loaded{example}")
+    let tensors = match untaken {
+        1 => "1 tensor of this shard is",
+        _ => &format!("{untaken} tensors of this shard are"),
+    };
+    format!("{tensors} not loaded{example}")
 }

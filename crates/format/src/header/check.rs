@@ -4,22 +4,22 @@
 //! `safetensors` 0.8): in order of their offsets, each tensor begins where the one before ended,
 //! and its bytes are as many as its dtype and shape need.
 
-use super::{Entry, Header};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Entry, Header, name_in};
+use crate::error::{Error, ErrorKind, Quoted, Result};
 
 /// Checks the entries, which are in file order, and returns the length of the data in bytes.
 pub(super) fn layout(header: &Header) -> Result<u64> {
-    let mut end_of_previous = 0;
+    let mut previous = None;
     for (at, entry) in header.entries.iter().enumerate() {
-        tensor(header, entry, end_of_previous).map_err(|message| {
+        tensor(header, entry, previous).map_err(|message| {
             Error::new(ErrorKind::InvalidLayout, message).with_tensor(header.at(at).name)
         })?;
-        end_of_previous = entry.end;
+        previous = Some(entry);
     }
-    Ok(end_of_previous)
+    Ok(previous.map_or(0, |last| last.end))
 }
 
-fn tensor(header: &Header, entry: &Entry, end_of_previous: u64) -> Result<(), String> {
+fn tensor(header: &Header, entry: &Entry, previous: Option<&Entry>) -> Result<(), String> {
     let Entry {
         begin, end, dtype, ..
     } = *entry;
@@ -29,20 +29,23 @@ fn tensor(header: &Header, entry: &Entry, end_of_previous: u64) -> Result<(), St
             "data_offsets [{begin}, {end}] end before they begin"
         ));
     }
+    let end_of_previous = previous.map_or(0, |previous| previous.end);
     if begin != end_of_previous {
-        let fault = match begin < end_of_previous {
-            true => "overlap the tensor before, which ends",
-            false => "leave a hole after the tensor before, which ends",
+        let previous = match previous {
+            Some(previous) => format!("tensor {}", Quoted(name_in(&header.names, previous))),
+            None => "the start of the data".to_owned(),
         };
-        return Err(format!(
-            "data_offsets [{begin}, {end}] {fault} at {end_of_previous}"
-        ));
+        let fault = match begin < end_of_previous {
+            true => format!("overlap {previous}, which ends at {end_of_previous}"),
+            false => format!("leave a hole after {previous}, at {end_of_previous}"),
+        };
+        return Err(format!("data_offsets [{begin}, {end}] {fault}"));
     }
     let bits = shape
         .iter()
         .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
         .and_then(|elements| elements.checked_mul(u64::from(dtype.bits())))
-        .ok_or_else(|| format!("{dtype} {} is larger than 2^64 bits", Shape(shape)))?;
+        .ok_or_else(|| format!("the size of {dtype} {} overflows 64 bits", Shape(shape)))?;
     if !bits.is_multiple_of(8) {
         return Err(format!(
             "{dtype} {} takes {bits} bits, which is no whole number of bytes",

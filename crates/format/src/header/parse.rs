@@ -69,6 +69,13 @@ fn twice(cursor: &Cursor, key: &str) -> SyntaxError {
     fault(cursor, format!("{} is given twice", Quoted(key)))
 }
 
+fn in_field(field: &'static str) -> impl Fn(SyntaxError) -> SyntaxError {
+    move |SyntaxError { at, message }| SyntaxError {
+        at,
+        message: format!("{field}: {message}").into(),
+    }
+}
+
 fn metadata(cursor: &mut Cursor, header: &mut Header) -> Result<(), SyntaxError> {
     // MLX writes null where there is no metadata.
     if cursor.null()? {
@@ -99,9 +106,11 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
         let seen = match &*key {
             DTYPE => dtype.replace(read_dtype(cursor)?).is_some(),
             SHAPE => dims
-                .replace(read_shape(cursor, &mut header.dims)?)
+                .replace(read_shape(cursor, &mut header.dims).map_err(in_field(SHAPE))?)
                 .is_some(),
-            DATA_OFFSETS => offsets.replace(read_offsets(cursor)?).is_some(),
+            DATA_OFFSETS => offsets
+                .replace(read_offsets(cursor).map_err(in_field(DATA_OFFSETS))?)
+                .is_some(),
             _ => {
                 cursor.skip_value(FIELD_DEPTH)?;
                 let oddities = &mut header.oddities;
@@ -157,7 +166,7 @@ fn read_dtype(cursor: &mut Cursor) -> Result<Dtype, SyntaxError> {
 /// Appends the shape to `dims` and returns its place and rank.
 fn read_shape(cursor: &mut Cursor, dims: &mut Vec<usize>) -> Result<(u32, u32), SyntaxError> {
     let start = dims.len();
-    cursor.open(b'[', "an array as shape")?;
+    cursor.open(b'[', "an array")?;
     let mut first = true;
     while cursor.next_item(&mut first)? {
         let dim = cursor.whole_number()?;
@@ -172,7 +181,7 @@ fn read_shape(cursor: &mut Cursor, dims: &mut Vec<usize>) -> Result<(u32, u32), 
 }
 
 fn read_offsets(cursor: &mut Cursor) -> Result<(u64, u64), SyntaxError> {
-    const TWO: &str = "an array of two offsets";
+    const TWO: &str = "an array of two";
     let mut first = true;
     cursor.open(b'[', TWO)?;
     let mut offsets = [0; 2];

@@ -1,0 +1,136 @@
+//! What can be asked of the command, and its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use globset::{Glob, GlobMatcher};
+
+/// Look into .safetensors checkpoints, and check them.
+///
+/// A checkpoint is named by a .safetensors file, by the index of a sharded model
+/// (model.safetensors.index.json), or by a directory that holds one of these.
+///
+/// Only headers are read, never the weights, so models of any size are looked at in no time.
+#[derive(Debug, Parser)]
+#[command(name = "safetensors", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Inspect(Inspect),
+    Verify(Verify),
+}
+
+/// Show the metadata, the tensors and the totals of a checkpoint.
+///
+/// Tensors are listed in file order, shard by shard. A name is shown in quotes, with escapes,
+/// where it holds anything but visible characters and single spaces.
+#[derive(Debug, Args)]
+#[command(after_long_help = INSPECT_NOTES)]
+pub(crate) struct Inspect {
+    /// A .safetensors file, an index, or a directory with one of these.
+    pub(crate) path: PathBuf,
+
+    /// Show only the tensors whose name matches; totals are those of what is shown.
+    ///
+    /// The glob has to match the whole name. In it * stands for any text, dots included, ? for one
+    /// byte, [0-3] for one of these, {q,k,v} for one of these words; a backslash takes the meaning
+    /// from the character after it.
+    #[arg(long, short, value_name = "GLOB")]
+    pub(crate) filter: Option<Filter>,
+
+    /// Print one JSON object, complete, instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Check that checkpoints are whole and well-formed.
+///
+/// Of each file the header is checked against the format's rules and against the file's length;
+/// of an index also that every shard is there and holds the tensors it should. For each path one
+/// line says that it is ok, or what is wrong; what is odd but allowed follows as warnings.
+#[derive(Debug, Args)]
+#[command(after_long_help = VERIFY_NOTES)]
+pub(crate) struct Verify {
+    /// .safetensors files, indexes, or directories with one of these.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Print nothing about what is ok: neither its line nor its warnings.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Print a JSON object for each path, on a line of its own, instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A glob over tensor names.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter(GlobMatcher);
+
+impl Filter {
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+}
+
+impl std::str::FromStr for Filter {
+    type Err = globset::Error;
+
+    fn from_str(glob: &str) -> Result<Filter, globset::Error> {
+        Ok(Filter(Glob::new(glob)?.compile_matcher()))
+    }
+}
+
+const INSPECT_NOTES: &str = r#"JSON:
+  {"path": "model.safetensors",         the file or index that was read
+   "metadata": {"format": "pt"},        keys sorted; of shards that differ, the first one counts
+   "tensors": [{
+     "name": "wte.weight",
+     "dtype": "F32",
+     "shape": [50257, 768],
+     "bytes": 154389504,
+     "shard": "model.safetensors",      relative to the directory of "path"
+     "data_offsets": [0, 154389504]     counted from the end of that file's header
+   }],
+   "totals": {
+     "tensors": 1,
+     "parameters": 38597376,            elements of all tensors
+     "bytes": 154389504,
+     "dtypes": {"F32": {"tensors": 1, "parameters": 38597376, "bytes": 154389504}}
+   }}
+  Fields may be added, never removed or renamed. What is not UTF-8 in a path is replaced by U+FFFD.
+
+Exit status:
+  0  it was shown
+  1  it is broken
+  2  it could not be looked at, or the command was misused
+
+Examples:
+  safetensors inspect model.safetensors
+  safetensors inspect model/ --filter '*.{q,k,v}_proj.weight'
+  safetensors inspect model/ --json | jq .totals.parameters"#;
+
+const VERIFY_NOTES: &str = r#"JSON, a line for each path:
+  {"path": "model",                     as it was given
+   "verdict": "ok",                     or "broken" or "unseen"
+   "tensors": 148,                      where the verdict is "ok"
+   "bytes": 497759232,                  the same; those of all tensors
+   "warnings": ["model/model.safetensors: ..."],   the same
+   "error": "..."}                      where it is another: what is wrong
+
+Exit status:
+  0  all are ok; there may be warnings
+  1  something is broken
+  2  nothing is broken, but something could not be looked at; or the command was misused
+  All paths are looked at, whatever is wrong with one. Those that could not be are named on
+  standard error: files that are missing or unreadable, and directories that hold no checkpoint
+  or several.
+
+Examples:
+  safetensors verify model.safetensors
+  safetensors verify --quiet models/*/"#;

@@ -1,0 +1,19 @@
+//! Runs the real command on files that are written here, byte by byte.
+#![forbid(unsafe_code)]
+
+#[path = "cli/files.rs"]
+mod files;
+#[path = "cli/hostile.rs"]
+mod hostile;
+#[path = "cli/inspect.rs"]
+mod inspect;
+#[path = "cli/json.rs"]
+mod json;
+#[path = "cli/large.rs"]
+mod large;
+#[path = "cli/run.rs"]
+mod run;
+#[path = "cli/usage.rs"]
+mod usage;
+#[path = "cli/verify.rs"]
+mod verify;

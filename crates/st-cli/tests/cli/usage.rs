@@ -1,0 +1,35 @@
+//! Help, version, and what is asked wrongly.
+
+use crate::run::{args, run};
+
+#[test]
+fn help_and_version() {
+    assert!(
+        run(["--version"])
+            .fine()
+            .starts_with(concat!("safetensors ", env!("CARGO_PKG_VERSION")))
+    );
+    assert!(run(["--help"]).fine().contains("Usage:"));
+    for verb in ["inspect", "verify"] {
+        let help = run([verb, "--help"]).fine();
+        for part in ["Usage:", "JSON", "Exit status:", "Examples:"] {
+            assert!(help.contains(part), "{part} in {help}");
+        }
+    }
+}
+
+#[test]
+fn misuse_exits_with_2() {
+    for misuse in [
+        &args![] as &[_],
+        &args!["verify"],
+        &args!["inspect"],
+        &args!["inspect", "a", "b"],
+        &args!["inspect", "a", "--filter", "[a"],
+        &args!["frobnicate"],
+    ] {
+        let shown = run(misuse);
+        assert_eq!((shown.code, shown.stdout.as_str()), (Some(2), ""));
+        assert_ne!(shown.stderr, "");
+    }
+}
