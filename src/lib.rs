@@ -9,8 +9,10 @@
 #[cfg(feature = "candle")]
 pub use st_candle as candle;
 pub use st_format as format;
+#[cfg(feature = "ndarray")]
+pub use st_ndarray as ndarray;
 
 /// The README's code is compiled and run with the tests.
-#[cfg(all(doctest, feature = "candle-nn"))]
+#[cfg(all(doctest, feature = "candle-nn", feature = "ndarray"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

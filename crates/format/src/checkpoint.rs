@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use bytemuck::Pod;
 use bytes::Bytes;
 
 use crate::archive::no_such_tensor;
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
-use crate::{Dtype, Header, Slice, TensorInfo, foreign, header};
+use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header};
 use index::Index;
 use locate::Located;
 use routes::Routes;
@@ -329,6 +330,19 @@ impl Checkpoint {
         self.read_slice(name, &Slice::all())
     }
 
+    /// Reads a tensor's elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Checkpoint::read), and [`InvalidRequest`](ErrorKind::InvalidRequest) where `T`
+    /// is not the tensor's dtype.
+    pub fn read_elements<T: Element>(&self, name: &str) -> Result<Vec<T>> {
+        let dtype = self.info(name)?.dtype();
+        element::check::<T>(dtype)
+            .map_err(|error| error.with_path(&self.path).with_tensor(name))?;
+        self.read_buffer(name, &Slice::all(), dtype)
+    }
+
     /// Reads part of a tensor: the bytes of its elements in row-major order. No more of the file
     /// is read than the pages that hold them.
     ///
@@ -337,8 +351,12 @@ impl Checkpoint {
     /// As [`read`](Checkpoint::read), and [`InvalidRequest`](ErrorKind::InvalidRequest) where the
     /// slice does not fit the shape.
     pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<Vec<u8>> {
-        let mut transfer =
-            self.transfer(name, slice, None, |bytes| Buffer::new(Dtype::U8, bytes))?;
+        self.read_buffer(name, slice, Dtype::U8)
+    }
+
+    /// Reads (part of) a tensor into memory for elements of `dtype`, which `T` is.
+    fn read_buffer<T: Pod>(&self, name: &str, slice: &Slice, dtype: Dtype) -> Result<Vec<T>> {
+        let mut transfer = self.transfer(name, slice, None, |bytes| Buffer::new(dtype, bytes))?;
         let meter = Meter::new(transfer.runs.byte_len());
         read::read_all(
             std::slice::from_mut(&mut transfer),

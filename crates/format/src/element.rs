@@ -5,6 +5,7 @@ use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 use crate::Dtype;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A Rust type whose memory is that of a dtype, so that a tensor's bytes can be seen as a slice
 /// of it.
@@ -40,4 +41,16 @@ elements! {
     F8E4M3: F8E4M3;
     F8E5M2: F8E5M2;
     [f32; 2]: C64;
+}
+
+/// Whether `T` may be read from a tensor of that dtype.
+pub(crate) fn check<T: Element>(dtype: Dtype) -> Result<()> {
+    if T::DTYPES.contains(&dtype) {
+        return Ok(());
+    }
+    let message = format!(
+        "dtype is {dtype}, asked for as {}",
+        std::any::type_name::<T>()
+    );
+    Err(Error::new(ErrorKind::InvalidRequest, message))
 }

@@ -36,6 +36,8 @@ pub enum ErrorKind {
     InvalidHeader,
     /// Offsets and sizes contradict each other, the shape, or the length of the file.
     InvalidLayout,
+    /// Bytes that no value of the dtype has, such as a BOOL that is neither 0 nor 1.
+    InvalidData,
     /// The index of a sharded checkpoint is broken or contradicts its shards.
     InvalidIndex,
     /// Several files could be meant, or one name stands in several of them.

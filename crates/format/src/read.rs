@@ -224,11 +224,9 @@ impl<'a> Iterator for Rest<'a> {
         }
         let bytes = self.begin..total.min(self.begin + PIECE);
         self.begin = bytes.end;
-        let len = match &self.cast {
-            Some(cast) => cast.output_len(bytes.end - bytes.start)?,
-            None => bytes.end - bytes.start,
-        };
-        let (into, rest) = std::mem::take(&mut self.into).split_at_mut(len as usize);
+        let len = (bytes.end - bytes.start) as usize;
+        let len = self.cast.map_or(len, |cast| cast.output_len_of_block(len));
+        let (into, rest) = std::mem::take(&mut self.into).split_at_mut(len);
         self.into = rest;
         Some(Piece {
             shard: self.shard,

@@ -3,7 +3,7 @@
 use bytemuck::PodCastError;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Dtype, Element, TensorInfo};
+use crate::{Dtype, Element, TensorInfo, element};
 
 /// A tensor and its bytes, borrowed from a [`SafeTensors`](crate::SafeTensors) archive.
 #[derive(Clone, Copy)]
@@ -50,14 +50,7 @@ impl<'a> TensorView<'a> {
     /// [`Misaligned`](ErrorKind::Misaligned) where the data does not lie on a multiple of `T`'s
     /// alignment, which is legal in the format and common: copy [`data`](TensorView::data) then.
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T]> {
-        if !T::DTYPES.contains(&self.dtype()) {
-            let message = format!(
-                "dtype is {}, asked for as {}",
-                self.dtype(),
-                std::any::type_name::<T>()
-            );
-            return Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(self.name()));
-        }
+        element::check::<T>(self.dtype()).map_err(|error| error.with_tensor(self.name()))?;
         bytemuck::try_cast_slice(self.data).map_err(|error| {
             let kind = match error {
                 PodCastError::TargetAlignmentGreaterAndInputNotAligned => ErrorKind::Misaligned,

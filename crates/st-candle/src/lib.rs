@@ -2,7 +2,8 @@
 //!
 //! [`load_into_candle`] loads everything, [`Loader`] does so by policies (names, dtypes, parts of
 //! tensors, threads, progress), [`load_tensor_into_candle`] loads one tensor, and `var_builder`
-//! (feature `nn`) gives a model of candle-nn what it asks for when it asks for it. All of them
+//! (feature `nn`) gives a model of candle-nn what it asks for when it asks for it;
+//! the facade calls that feature `candle-nn`. All of them
 //! read straight from the file into the memory the tensor keeps: one copy, and nothing in
 //! between, whatever the data's alignment.
 //!
@@ -17,6 +18,14 @@
 //! | F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ | F16 | every value survives |
 //! | F4, F6_E2M3, F6_E3M2, F8_E8M0 | the same | candle keeps the bytes and has no operations |
 //! | U64, C64 | – | an error, or left out where [`Loader::skip_unsupported`](st_format::Loader::skip_unsupported) says so; U64 can be cast |
+//!
+//! Tensors keep the dtype of the file: to compute in F32 whatever the file has, cast while loading
+//! ([`Loader::cast_floats`](st_format::Loader::cast_floats)).
+//!
+//! # candle's version
+//!
+//! Tensors are those of candle-core 0.11, which is re-exported as [`candle_core`]. An engine that
+//! depends on candle-core itself needs the same version, or its `Tensor` is another type.
 //!
 //! # Memory
 //!
@@ -33,12 +42,14 @@
 
 mod dtype;
 mod load;
+mod mapped_linear;
 #[cfg(feature = "nn")]
 mod var_builder;
 
 pub use candle_core;
 pub use dtype::{from_candle, to_candle};
 pub use load::{Candle, Loader, load_into_candle, load_tensor_into_candle};
+pub use mapped_linear::MappedLinear;
 pub use st_format as format;
 #[cfg(feature = "nn")]
 pub use var_builder::{var_builder, var_builder_of};
