@@ -11,6 +11,8 @@ pub use st_candle as candle;
 pub use st_format as format;
 #[cfg(feature = "ndarray")]
 pub use st_ndarray as ndarray;
+#[cfg(feature = "tch")]
+pub use st_tch as tch;
 
 /// The README's code is compiled and run with the tests.
 #[cfg(all(doctest, feature = "candle-nn", feature = "ndarray"))]

@@ -13,7 +13,8 @@
 //!
 //! | in the file | in tch | |
 //! |---|---|---|
-//! | BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, F8_E4M3, F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ | the same | a BOOL byte that is neither 0 nor 1 is an error |
+//! | BOOL | the same | a byte that is neither 0 nor 1 is an error |
+//! | U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, F8_E4M3, F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ | the same | |
 //! | U16, U32 | – | an error; [`Loader::cast`](st_format::Loader::cast) widens them to I32 and I64, exactly |
 //! | U64 | – | an error; it can be cast to F32 and F64, rounded |
 //! | F8_E8M0 | – | an error; it can be cast to BF16 and F32, exactly |

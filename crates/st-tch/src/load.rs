@@ -67,7 +67,8 @@ pub type Loader = st_format::Loader<Tch>;
 ///
 /// As [`st_format::Loader::load`]. A dtype that tch lacks (see the table in the
 /// [crate's documentation](crate)) is an [`Unsupported`](st_format::ErrorKind::Unsupported)
-/// error; a [`Loader`] can cast such tensors, or leave them out.
+/// error; a [`Loader`] can cast such tensors, or leave them out. A BOOL tensor that holds anything
+/// but 0 and 1 is an [`InvalidData`](st_format::ErrorKind::InvalidData) error.
 pub fn load_into_tch(path: impl AsRef<Path>, device: Device) -> Result<HashMap<String, Tensor>> {
     Loader::new(device).load(path)
 }

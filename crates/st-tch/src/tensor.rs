@@ -49,11 +49,9 @@ fn check_bools(bytes: &Tensor) -> Result<()> {
     match largest().map_err(tch_error)? {
         0 | 1 => Ok(()),
         byte => {
-            let message = format!(
-                "{} has no bool for the byte {byte}; cast it to U8",
-                Tch::NAME
-            );
-            Err(Error::new(ErrorKind::Unsupported, message))
+            let message =
+                format!("BOOL data holds {byte}, which is neither 0 nor 1; cast it to U8");
+            Err(Error::new(ErrorKind::InvalidData, message))
         }
     }
 }

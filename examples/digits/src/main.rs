@@ -11,8 +11,10 @@ mod candle;
 mod held_out;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+#[cfg(feature = "tch")]
+mod tch;
 
-#[cfg(not(any(feature = "candle", feature = "ndarray")))]
+#[cfg(not(any(feature = "candle", feature = "ndarray", feature = "tch")))]
 compile_error!("digits needs a framework: build it with `--features candle`");
 
 use std::path::Path;
@@ -28,6 +30,8 @@ const FRAMEWORKS: &[(&str, Logits)] = &[
     ("candle", candle::logits),
     #[cfg(feature = "ndarray")]
     ("ndarray", ndarray::logits),
+    #[cfg(feature = "tch")]
+    ("tch", tch::logits),
 ];
 
 /// The checkpoints in the data directory, each with the ending of what is expected of it there:
