@@ -1,2 +1,54 @@
-//! To be written.
-fn main() {}
+//! Development tasks: `cargo xtask help` lists them.
+
+mod bench;
+mod command;
+mod demo;
+mod fetch;
+mod minilm;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development tasks.
+///
+/// What they download is kept in a cache outside the tree: $ST_CACHE, or st-xtask in
+/// $XDG_CACHE_HOME or ~/.cache.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs all tests, on a machine with nothing but Rust, Python 3 with pip and a C compiler
+    Test,
+    /// Embeds sentences with all-MiniLM-L6-v2 and compares with the embeddings of PyTorch
+    Demo,
+    /// Compares loading with other libraries, and prints the table of BENCHMARKS.md
+    Bench {
+        /// Smaller inputs and fewer rounds: to see that it works, not to publish
+        #[arg(long)]
+        quick: bool,
+        /// Only rows whose name begins so
+        rows: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Test => test::run(),
+        Task::Demo => demo::run(),
+        Task::Bench { quick, rows } => bench::run(quick, &rows),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
-use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header};
+use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header, threads};
 use index::Index;
 use locate::Located;
 use routes::Routes;
@@ -171,7 +171,7 @@ impl Checkpoint {
 
     pub(crate) fn open_with(
         path: &Path,
-        open: impl Fn(&Path) -> Result<Shard>,
+        open: impl Fn(&Path) -> Result<Shard> + Sync,
     ) -> Result<Checkpoint> {
         match locate::locate(path)? {
             Located::File(file) => Ok(Checkpoint::of_one(&file, open(&file)?)),
@@ -188,20 +188,20 @@ impl Checkpoint {
         }
     }
 
-    fn of_index(path: &Path, open: impl Fn(&Path) -> Result<Shard>) -> Result<Checkpoint> {
+    fn of_index(path: &Path, open: impl Fn(&Path) -> Result<Shard> + Sync) -> Result<Checkpoint> {
         let index = Index::read(path).map_err(|error| error.with_path(path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        let mut shards = Vec::with_capacity(index.shards().len());
-        for (at, name) in index.shards().iter().enumerate() {
-            let shard = open(&dir.join(name)).map_err(|error| match error.is_file_not_found() {
+        let open = |&(at, name): &(usize, &String)| {
+            open(&dir.join(name)).map_err(|error| match error.is_file_not_found() {
                 true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
                     .with_source(error)
                     .with_path(path)
                     .with_tensor(index.first_tensor_of(at)),
                 false => error,
-            });
-            shards.push(shard?);
-        }
+            })
+        };
+        let names: Vec<_> = index.shards().iter().enumerate().collect();
+        let shards = threads::map(&names, open)?;
         Ok(Checkpoint {
             path: path.to_owned(),
             routes: Some(Routes::of_index(&index, &shards).map_err(|error| error.with_path(path))?),

@@ -12,8 +12,9 @@ use std::path::Path;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::buffer::as_uninit;
 use crate::error::{Error, ErrorKind, Quoted, Result};
-use crate::{Dtype, foreign};
+use crate::{Dtype, foreign, huge_pages};
 
 /// The longest header the format allows, in bytes.
 pub const MAX_HEADER_LEN: u64 = 100_000_000;
@@ -111,7 +112,10 @@ impl Header {
     /// Reads the header from the start of `file`, which is `file_len` bytes long.
     pub(crate) fn read_from(mut file: &File, file_len: u64) -> Result<Header> {
         let mut read = |range: Range<u64>| -> Result<Vec<u8>> {
-            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let len = (range.end - range.start) as usize;
+            let mut bytes = vec![0; huge_pages::allocation_len(len)];
+            bytes.truncate(len);
+            huge_pages::ask_for(as_uninit(&mut bytes));
             file.read_exact(&mut bytes)
                 .map_err(|error| Error::io("cannot read the header", error))?;
             Ok(bytes)

@@ -57,6 +57,7 @@ mod read;
 mod slice;
 #[cfg_attr(not(unix), allow(unsafe_code))]
 mod source;
+mod threads;
 mod view;
 mod writer;
 

@@ -4,15 +4,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use crate::buffer::{Memory, as_uninit};
 use crate::cast::Cast;
 use crate::checkpoint::Shard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::huge_pages;
 use crate::slice::Runs;
 use crate::source::Source;
+use crate::threads::lock;
+use crate::{huge_pages, threads};
 
 /// How reads are done: by how many threads, and who is told of their progress.
 #[derive(Clone, Default)]
@@ -110,7 +111,7 @@ pub(crate) fn read_all<M: Memory>(
 ) -> Result<()> {
     let total = total(transfers);
     let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => threads::count(),
         threads => threads,
     };
     // A thread that would not fill one piece is not worth starting.
@@ -145,13 +146,7 @@ pub(crate) fn read_all<M: Memory>(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Where no thread can be had, the ones there are do all the work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
+    threads::run(threads, work);
     let failed = lock(&failed).take();
     if let Some(error) = failed {
         return Err(error);
@@ -159,15 +154,11 @@ pub(crate) fn read_all<M: Memory>(
     drop(pieces);
     for transfer in transfers {
         // SAFETY: the pieces of each transfer cover its memory (`Rest`), all of them have been
-        // taken, for the scope ends only when none is left, and each has been read without an
+        // taken, for the threads return only when none is left, and each has been read without an
         // error, which writes all of its bytes.
         unsafe { transfer.memory.assume_filled() };
     }
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 /// The length in memory of some bytes of a file.

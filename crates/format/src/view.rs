@@ -51,6 +51,10 @@ impl<'a> TensorView<'a> {
     /// alignment, which is legal in the format and common: copy [`data`](TensorView::data) then.
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T]> {
         element::check::<T>(self.dtype()).map_err(|error| error.with_tensor(self.name()))?;
+        if self.data.is_empty() {
+            // No element can be misaligned.
+            return Ok(&[]);
+        }
         bytemuck::try_cast_slice(self.data).map_err(|error| {
             let kind = match error {
                 PodCastError::TargetAlignmentGreaterAndInputNotAligned => ErrorKind::Misaligned,

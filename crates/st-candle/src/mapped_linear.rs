@@ -205,3 +205,27 @@ impl<T: GgmlType + Pod + Send + Sync> QuantizedType for Mapped<T> {
         self.bytes.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_where_the_bytes_are() {
+        let bytes = Bytes::from(
+            vec![0_u64; 4]
+                .iter()
+                .flat_map(|x| x.to_le_bytes())
+                .collect::<Vec<_>>(),
+        );
+        let start = bytes.as_ptr();
+        let aligned = bytes.slice(start.align_offset(4)..).slice(..16);
+        let mapped = Mapped::<f32> {
+            bytes: aligned.clone(),
+            elements: PhantomData,
+        };
+        assert_eq!(mapped.elements().len(), 4);
+        assert_eq!(mapped.elements().as_ptr().cast(), aligned.as_ptr());
+        assert!(Mapped::<f32>::storage(aligned.slice(1..5)).is_err());
+    }
+}

@@ -3,6 +3,7 @@
 //! The file is what Hugging Face's transformers writes: `{"metadata": {"total_size": n},
 //! "weight_map": {"tensor": "shard file", …}}`. Other keys are let be.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
@@ -101,22 +102,30 @@ impl Index {
             let shard = cursor
                 .string("a shard's file name")
                 .map_err(|error| in_index(error).with_tensor(&name))?;
-            let number = match numbers.get(shard.as_ref()) {
-                Some(&number) => number,
-                None => {
-                    check_shard_name(&shard).map_err(|fault| {
-                        invalid(format!("shard name {} {fault}", Quoted(&shard))).with_tensor(&name)
-                    })?;
-                    let number = self.shards.len() as u32;
-                    self.shards.push(shard.to_string());
-                    numbers.insert(shard.into_owned(), number);
-                    number
-                }
+            let number = match self.entries.last() {
+                // Neighbours are mostly in the same shard.
+                Some(&(_, last)) if self.shards[last as usize] == shard => last,
+                _ => self
+                    .shard_number(&mut numbers, shard)
+                    .map_err(|fault| fault.with_tensor(&name))?,
             };
             self.names.push_str(&name);
             self.entries.push((self.names.len() as u32, number));
         }
         Ok(())
+    }
+
+    /// The number of a shard, which is a new one where it has not been named before.
+    fn shard_number(&mut self, numbers: &mut HashMap<String, u32>, shard: Cow<str>) -> Result<u32> {
+        if let Some(&number) = numbers.get(shard.as_ref()) {
+            return Ok(number);
+        }
+        check_shard_name(&shard)
+            .map_err(|fault| invalid(format!("shard name {} {fault}", Quoted(&shard))))?;
+        let number = self.shards.len() as u32;
+        self.shards.push(shard.to_string());
+        numbers.insert(shard.into_owned(), number);
+        Ok(number)
     }
 
     fn read_metadata(&mut self, cursor: &mut Cursor) -> Result<(), SyntaxError> {

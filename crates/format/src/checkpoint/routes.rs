@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, ShownPath};
 type Place = (u32, u32);
 
 /// Names lead to places; the names themselves stay in the headers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Routes {
     /// Shard by shard, in file order.
     places: Vec<Place>,
@@ -24,7 +24,8 @@ pub(super) struct Routes {
 impl Routes {
     /// All tensors of all files, none of which may share a name.
     pub(super) fn of_all(shards: &[Shard]) -> Result<Routes> {
-        let mut routes = Routes::default();
+        let count = shards.iter().map(|shard| shard.header.len()).sum();
+        let mut routes = Routes::with_capacity(count);
         for (number, shard) in shards.iter().enumerate() {
             for (at, info) in shard.header.iter().enumerate() {
                 if let Err((other, _)) = routes.insert((number as u32, at as u32), shards) {
@@ -43,8 +44,7 @@ impl Routes {
 
     /// The tensors that an index names, each in the shard it says.
     pub(super) fn of_index(index: &Index, shards: &[Shard]) -> Result<Routes> {
-        let mut routes = Routes::default();
-        routes.places.reserve(index.len());
+        let mut routes = Routes::with_capacity(index.len());
         for (name, number) in index.iter() {
             let shard = &shards[number];
             let invalid = |message| Error::new(ErrorKind::InvalidIndex, message).with_tensor(name);
@@ -60,6 +60,14 @@ impl Routes {
         }
         routes.places.sort_unstable();
         Ok(routes)
+    }
+
+    fn with_capacity(count: usize) -> Routes {
+        Routes {
+            places: Vec::with_capacity(count),
+            by_name: HashTable::with_capacity(count),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 
     /// Adds a place, or returns the one of the same name that is there already.
