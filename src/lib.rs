@@ -15,6 +15,6 @@ pub use st_ndarray as ndarray;
 pub use st_tch as tch;
 
 /// The README's code is compiled and run with the tests.
-#[cfg(all(doctest, feature = "candle-nn", feature = "ndarray"))]
+#[cfg(all(doctest, feature = "candle-nn", feature = "ndarray", feature = "tch"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
