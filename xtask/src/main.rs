@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod demo;
 mod fetch;
+mod libtorch;
 mod minilm;
 mod test;
 
@@ -24,6 +25,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Fetches libtorch, which st-tch needs, and prints the environment to use it in
+    Setup,
     /// Runs all tests, on a machine with nothing but Rust, Python 3 with pip and a C compiler
     Test,
     /// Embeds sentences with all-MiniLM-L6-v2 and compares with the embeddings of PyTorch
@@ -40,6 +43,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
+        Task::Setup => libtorch::setup(),
         Task::Test => test::run(),
         Task::Demo => demo::run(),
         Task::Bench { quick, rows } => bench::run(quick, &rows),

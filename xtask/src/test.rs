@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{command, demo};
+use crate::{command, demo, libtorch};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -30,5 +30,6 @@ fn cargo_test() -> Result<()> {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         test.env("RUST_BACKTRACE", "1");
     }
+    libtorch::provide(&mut test)?;
     command::run(&mut test)
 }

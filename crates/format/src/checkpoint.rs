@@ -7,6 +7,7 @@ mod routes;
 mod warnings;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
@@ -101,6 +102,15 @@ impl Shard {
     /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The open file, where the checkpoint reads from one: the very file whose header was read,
+    /// whatever has its name by now. `None` where the bytes are in memory, or mapped.
+    pub fn file(&self) -> Option<&File> {
+        match &self.source {
+            Source::File(file) => Some(file),
+            Source::Memory(_) => None,
+        }
     }
 
     /// The file's header. In a sharded checkpoint it may hold tensors that the index does not

@@ -253,6 +253,33 @@ fn a_missing_shard() {
 }
 
 #[test]
+fn of_many_faulty_shards_the_first_is_named() {
+    let dir = Dir::new();
+    let files: Vec<_> = (0..50)
+        .map(|at| (format!("t{at}"), format!("{at}.safetensors")))
+        .collect();
+    let map: Vec<_> = files
+        .iter()
+        .map(|(name, shard)| (&**name, &**shard))
+        .collect();
+    for (name, shard) in &map[..20] {
+        dir.shard(shard, &[name]);
+    }
+    dir.write("33.safetensors", "GGUF");
+    let index = dir.index_of(&map);
+    for _ in 0..20 {
+        let error = rejected(Checkpoint::open(&index), InvalidIndex, "not there");
+        assert_eq!(error.tensor(), Some("t20"));
+    }
+    for (name, shard) in &map[20..] {
+        dir.shard(shard, &[name]);
+    }
+    let checkpoint = Checkpoint::open(&index).unwrap();
+    let in_order: Vec<_> = map.iter().map(|&(name, _)| name).collect();
+    assert_eq!(names(&checkpoint), in_order);
+}
+
+#[test]
 fn a_shard_that_does_not_hold_the_tensor() {
     let dir = Dir::new();
     let shard = dir.shard("1.safetensors", &["a"]);

@@ -390,6 +390,28 @@ fn any_number_of_threads_reads_the_same() {
 }
 
 #[test]
+fn elements_are_read_as_what_they_are() {
+    let dir = Dir::new();
+    let path = dir.write("model.safetensors", file_of(&tensors()));
+    let read = Checkpoint::open(&path).unwrap();
+    let in_memory = Checkpoint::from_bytes(file_of(&tensors())).unwrap();
+    for checkpoint in [read, in_memory] {
+        let doubles: Vec<f64> = checkpoint.read_elements("f64").unwrap();
+        assert_eq!(bytemuck::cast_slice::<_, u8>(&doubles), counting(48));
+        assert_eq!(checkpoint.read_elements::<f32>("f32").unwrap(), [1.5]);
+        assert_eq!(checkpoint.read_elements::<u8>("u8").unwrap(), counting(5));
+        assert!(checkpoint.read_elements::<f64>("none").unwrap().is_empty());
+
+        let found = checkpoint.read_elements::<f32>("f64");
+        let error = rejected(found, InvalidRequest, "dtype is F64, asked for as f32");
+        assert_eq!(error.tensor(), Some("f64"));
+        assert!(error.path().is_some());
+        rejected(checkpoint.read_elements::<u8>("f32"), InvalidRequest, "F32");
+        rejected(checkpoint.read_elements::<u8>("x"), NotFound, "no such");
+    }
+}
+
+#[test]
 fn the_same_tensor_twice_in_one_read() {
     let checkpoint = Checkpoint::from_bytes(file_of(&tensors())).unwrap();
     let (mut whole, mut part) = ([0; 5], [0; 2]);

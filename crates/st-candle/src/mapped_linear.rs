@@ -26,6 +26,11 @@ use crate::Loader;
 /// - It computes one dot product per output, which suits the single rows of a decoder. For many
 ///   rows at once a matrix product of `Tensor`s is faster.
 /// - There is no gradient.
+/// - candle chooses its vector code when it is compiled. Built for the machine at hand
+///   (`RUSTFLAGS="-C target-cpu=native"`, as candle's own examples are), one row through a
+///   4096 × 4096 layer took as long as through `Linear` for F16 and F32, and a twentieth for BF16
+///   (x86-64 with AVX-512). Built for any x86-64 it took 40 times as long for F16, 1.5 times for
+///   F32 and a third for BF16. Measure before you choose it.
 ///
 /// ```
 /// use candle_core::{DType, Device, Module, Tensor};

@@ -13,8 +13,15 @@ mod candle;
 mod held_out;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+#[cfg(feature = "tch")]
+mod tch;
 
-#[cfg(not(any(feature = "burn", feature = "candle", feature = "ndarray")))]
+#[cfg(not(any(
+    feature = "burn",
+    feature = "candle",
+    feature = "ndarray",
+    feature = "tch"
+)))]
 compile_error!("digits needs a framework: build it with `--features candle`");
 
 use std::path::Path;
@@ -32,6 +39,8 @@ const FRAMEWORKS: &[(&str, Logits)] = &[
     ("burn", burn::logits),
     #[cfg(feature = "ndarray")]
     ("ndarray", ndarray::logits),
+    #[cfg(feature = "tch")]
+    ("tch", tch::logits),
 ];
 
 /// The checkpoints in the data directory, each with the ending of what is expected of it there:

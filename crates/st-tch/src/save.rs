@@ -1,0 +1,115 @@
+//! tch's tensors become a file.
+
+use std::borrow::Borrow;
+use std::path::Path;
+
+use st_format::{Dtype, Error, ErrorKind, Framework, Layout, Result, Writer};
+use tch::{Device, TchError, Tensor};
+
+use crate::Tch;
+use crate::dtype::from_tch;
+use crate::error::tch_error;
+
+/// Writes tensors to a file, which appears, or replaces what is there, when it is complete.
+///
+/// They may lie on any device and have any strides; each is brought over or made contiguous where
+/// it has to be, one at a time. Nothing is cast.
+///
+/// ```
+/// use st_tch::tch::{Device, Tensor};
+/// use st_tch::{load_into_tch, save_from_tch};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("model.safetensors");
+/// let weight = Tensor::from_slice(&[1.5f32, 2.0, 0.0, -1.0]).view([2, 2]);
+/// save_from_tch(&path, [("weight", weight.transpose(0, 1))])?;
+/// assert_eq!(load_into_tch(&path, Device::Cpu)?["weight"], weight.transpose(0, 1));
+/// # Ok::<(), st_tch::format::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported) for kinds that the format has no dtype for (see the
+/// [crate's documentation](crate)), [`Framework`](ErrorKind::Framework) where libtorch refuses,
+/// as for sparse tensors; otherwise as [`Writer`]'s methods.
+pub fn save_from_tch<N, T>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (N, T)>,
+) -> Result<()>
+where
+    N: AsRef<str>,
+    T: Borrow<Tensor>,
+{
+    let path = path.as_ref();
+    let tensors: Vec<(N, T)> = tensors.into_iter().collect();
+    let mut layout = Layout::new();
+    for (name, tensor) in &tensors {
+        let (name, tensor) = (name.as_ref(), tensor.borrow());
+        dtype_of(tensor)
+            .and_then(|dtype| layout.tensor(name, dtype, &shape_of(tensor)))
+            .map_err(|error| error.with_path(path).with_tensor(name))?;
+    }
+    let mut writer = Writer::create(path, layout)?;
+    let mut block = Vec::new();
+    for (name, tensor) in &tensors {
+        let name = name.as_ref();
+        for_each_block(tensor.borrow(), &mut block, |bytes| {
+            writer.write(name, bytes)
+        })
+        .map_err(|error| error.with_path(path).with_tensor(name))?;
+    }
+    writer.finish()
+}
+
+/// The format's dtype for what a tensor holds.
+pub(crate) fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
+    let kind = tensor.f_kind().map_err(tch_error)?;
+    from_tch(kind).ok_or_else(|| {
+        let message = format!("the format has no dtype for {}'s {kind:?}", Tch::NAME);
+        Error::new(ErrorKind::Unsupported, message)
+    })
+}
+
+pub(crate) fn shape_of(tensor: &Tensor) -> Vec<usize> {
+    // libtorch's sizes are never negative.
+    tensor.size().into_iter().map(|dim| dim as usize).collect()
+}
+
+/// Gives the elements' bytes in row-major order, block by block.
+///
+/// A copy that stays in the processor's cache costs little, and spares a look into memory that
+/// libtorch may share with anyone.
+fn for_each_block(
+    tensor: &Tensor,
+    block: &mut Vec<u8>,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    const BLOCK: usize = 256 << 10;
+
+    let flat = || -> Result<Tensor, TchError> {
+        let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?;
+        // Conjugation and negation may be pending: bits that say how memory is to be read.
+        tensor
+            .f_resolve_conj()?
+            .f_resolve_neg()?
+            .f_contiguous()?
+            .f_view(-1)
+    };
+    let size = dtype_of(tensor)?.bytes().unwrap_or(1);
+    let len = shape_of(tensor).iter().product::<usize>();
+    if len == 0 {
+        return Ok(());
+    }
+    let flat = flat().map_err(tch_error)?;
+    let at_a_time = BLOCK / size;
+    block.resize(BLOCK, 0);
+    for begin in (0..len).step_by(at_a_time) {
+        let elements = at_a_time.min(len - begin);
+        let bytes = &mut block[..elements * size];
+        flat.f_narrow(0, begin as i64, elements as i64)
+            .and_then(|piece| piece.f_copy_data_u8(bytes, elements))
+            .map_err(tch_error)?;
+        each(bytes)?;
+    }
+    Ok(())
+}
