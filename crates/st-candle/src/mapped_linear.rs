@@ -217,12 +217,7 @@ mod tests {
 
     #[test]
     fn elements_are_where_the_bytes_are() {
-        let bytes = Bytes::from(
-            vec![0_u64; 4]
-                .iter()
-                .flat_map(|x| x.to_le_bytes())
-                .collect::<Vec<_>>(),
-        );
+        let bytes = Bytes::from(vec![0; 32]);
         let start = bytes.as_ptr();
         let aligned = bytes.slice(start.align_offset(4)..).slice(..16);
         let mapped = Mapped::<f32> {
