@@ -8,6 +8,8 @@
 
 pub mod checks;
 pub mod file;
+#[cfg(target_os = "linux")]
+pub mod memory;
 pub mod model;
 
 use st_format::{Dtype, Framework, Loader};
@@ -67,6 +69,14 @@ macro_rules! battery {
             progress_reaches_the_total,
             errors_say_where,
         );
+
+        #[cfg(target_os = "linux")]
+        #[test]
+        fn peak_memory_is_the_tensors() {
+            let path = concat!(module_path!(), "::peak_memory_is_the_tensors");
+            let test = path.split_once("::").map_or(path, |(_, test)| test);
+            $crate::memory::peak_memory_is_the_tensors::<$adapter>(test);
+        }
     };
     ($adapter:ty: $($check:ident),* $(,)?) => {
         $(#[test]

@@ -1,5 +1,8 @@
 //! A fifth framework is one implementation of `Framework` and one call of the battery.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use st_conformance::{Adapter, Held, battery};
 use st_format::{Buffer, Dtype, Framework, Part, Result};
 
@@ -9,7 +12,8 @@ struct Toy;
 struct ToyTensor {
     dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    memory: Arc<Vec<u8>>,
+    bytes: Range<usize>,
 }
 
 impl Framework for Toy {
@@ -35,14 +39,15 @@ impl Framework for Toy {
 
     fn tensors(&self, memory: Buffer, dtype: Dtype, parts: &[Part<'_>]) -> Vec<Result<ToyTensor>> {
         let all = match memory.into_vec::<u8>() {
-            Ok(all) => all,
+            Ok(all) => Arc::new(all),
             Err(error) => return vec![Err(error)],
         };
         let tensor = |part: &Part| {
             Ok(ToyTensor {
                 dtype,
                 shape: part.shape.to_vec(),
-                bytes: all[part.bytes.start as usize..part.bytes.end as usize].to_vec(),
+                memory: Arc::clone(&all),
+                bytes: part.bytes.start as usize..part.bytes.end as usize,
             })
         };
         parts.iter().map(tensor).collect()
@@ -71,7 +76,7 @@ impl Adapter for ToyAdapter {
         Held {
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),
-            bytes: tensor.bytes.clone(),
+            bytes: tensor.memory[tensor.bytes.clone()].to_vec(),
         }
     }
 }

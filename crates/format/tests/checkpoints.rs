@@ -685,6 +685,18 @@ fn errors_name_the_file_and_the_tensor() {
 }
 
 #[test]
+fn an_error_about_elements_names_the_shard() {
+    let dir = Dir::new();
+    let shard = dir.shard("1.safetensors", &["a"]);
+    let index = dir.index_of(&[("a", "1.safetensors")]);
+    let checkpoint = Checkpoint::open(index).unwrap();
+    let found = checkpoint.read_elements::<f32>("a");
+    let error = rejected(found, InvalidRequest, "dtype is U8");
+    assert_eq!(error.path(), Some(&*shard));
+    assert_eq!(error.tensor(), Some("a"));
+}
+
+#[test]
 fn nothing_is_read_where_one_of_several_reads_is_impossible() {
     let dir = Dir::new();
     let path = dir.shard("model.safetensors", &["a", "b"]);
