@@ -1,7 +1,7 @@
 //! Model weights from `.safetensors` files to the tensors of candle, tch, burn and ndarray.
 //!
-//! This crate only gathers: [`format`] knows the format, and each framework's adapter is behind a
-//! feature of its name. An engine that needs one framework may as well depend on that adapter
+//! This crate only gathers: [`mod@format`] knows the format, and each framework's adapter is behind
+//! a feature of its name. An engine that needs one framework may as well depend on that adapter
 //! alone.
 
 #![forbid(unsafe_code)]

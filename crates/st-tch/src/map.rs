@@ -45,7 +45,6 @@ use crate::tensor::{bytes_in, in_memory};
 /// libtorch cannot map a file: because the mapping is much larger than the machine's memory, for
 /// one.
 pub unsafe fn map_into_tch(path: impl AsRef<Path>) -> Result<HashMap<String, Tensor>> {
-    // Before anything is mapped, so that an error is the first one in file order.
     let checkpoint = Checkpoint::open(path)?;
     let mut tensors = HashMap::with_capacity(checkpoint.len());
     let mut maps: Vec<Option<Tensor>> = checkpoint.shards().iter().map(|_| None).collect();
@@ -55,6 +54,7 @@ pub unsafe fn map_into_tch(path: impl AsRef<Path>) -> Result<HashMap<String, Ten
             if to_tch(info.dtype()).is_none() {
                 return Err(Error::unsupported(info.dtype(), Tch::NAME));
             }
+            // Only the files that tensors are taken from.
             let map = match &mut maps[at] {
                 Some(map) => map,
                 none => none.insert(map_file(shard)?),
