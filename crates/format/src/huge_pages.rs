@@ -9,14 +9,16 @@ use std::mem::MaybeUninit;
 /// On most machines. Where it is another, the rules below are only of less use.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// How much to allocate for `len` bytes, so that huge pages can lie behind them.
+/// How many bytes to allocate for `len` that a load is going to fill, so that huge pages can lie
+/// behind them: for a [`Framework`](crate::Framework) whose memory is not a
+/// [`Buffer`](crate::Buffer), which does so itself.
 ///
 /// Linux places a mapping at the start of a huge page only if it is as long as whole ones, and
 /// allocators (glibc's, for one) map a large allocation by itself. What is allocated more than
 /// asked for is address space that is never touched.
-pub(crate) fn allocation_len(len: usize) -> usize {
-    /// What an allocator keeps beside a large allocation, at most.
-    const BOOKKEEPING: usize = 64;
+pub fn allocation_len(len: usize) -> usize {
+    /// What an allocator keeps beside a large allocation, and loses to alignment, at most.
+    const BOOKKEEPING: usize = 128;
 
     if len < HUGE_PAGE || !cfg!(target_os = "linux") {
         return len;

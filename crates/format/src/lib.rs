@@ -68,6 +68,7 @@ pub use dtype::{Dtype, UnknownDtype};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};
 pub use header::{Header, MAX_HEADER_LEN, TensorInfo};
+pub use huge_pages::allocation_len;
 pub use load::{Framework, LoadReport, Loader, Part, Skipped};
 pub use mapped::Mapped;
 pub use read::ReadOptions;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use st_format::{Memory, Result};
+use st_format::{Memory, Result, allocation_len};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::out_of_memory;
@@ -51,23 +51,4 @@ impl Memory for TorchMemory {
     // Nothing depends on it: a tensor of memory that was not filled holds what `Tensor::empty`
     // holds, which tch deems safe, and bools are looked into first (`tensor::in_memory`).
     unsafe fn assume_filled(&mut self) {}
-}
-
-/// How much to allocate for `len` bytes, so that huge pages can lie behind them, which makes the
-/// first touch of fresh memory several times as fast.
-///
-/// Linux places a mapping at the start of a huge page only if it is as long as whole ones, and
-/// glibc maps a large allocation by itself. What is allocated more is never touched.
-fn allocation_len(len: usize) -> usize {
-    const HUGE_PAGE: usize = 2 << 20;
-    /// What glibc keeps beside a large allocation, and libtorch's alignment, at most.
-    const BOOKKEEPING: usize = 128;
-
-    if len < HUGE_PAGE || !cfg!(target_os = "linux") {
-        return len;
-    }
-    match (len + BOOKKEEPING).checked_next_multiple_of(HUGE_PAGE) {
-        Some(pages) => pages - BOOKKEEPING,
-        None => len,
-    }
 }
