@@ -337,9 +337,10 @@ impl Checkpoint {
     /// As [`read`](Checkpoint::read), and [`InvalidRequest`](ErrorKind::InvalidRequest) where `T`
     /// is not the tensor's dtype.
     pub fn read_elements<T: Element>(&self, name: &str) -> Result<Vec<T>> {
-        let dtype = self.info(name)?.dtype();
+        let (shard, info) = self.locate(name)?;
+        let dtype = info.dtype();
         element::check::<T>(dtype)
-            .map_err(|error| error.with_path(&self.path).with_tensor(name))?;
+            .map_err(|error| error.with_path(&shard.path).with_tensor(name))?;
         self.read_buffer(name, &Slice::all(), dtype)
     }
 

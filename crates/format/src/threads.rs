@@ -29,12 +29,20 @@ pub(crate) fn map<T: Sync, U: Send>(
     work: impl Fn(&T) -> Result<U> + Sync,
 ) -> Result<Vec<U>> {
     let next = AtomicUsize::new(0);
+    let first_failed = AtomicUsize::new(usize::MAX);
     let done = Mutex::new(Vec::with_capacity(items.len()));
     run(count().min(items.len()), || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return };
+            let item = match items.get(at) {
+                // What comes after a failure is not needed any more.
+                Some(item) if at < first_failed.load(Ordering::Relaxed) => item,
+                _ => return,
+            };
             let result = work(item);
+            if result.is_err() {
+                first_failed.fetch_min(at, Ordering::Relaxed);
+            }
             lock(&done).push((at, result));
         }
     });
