@@ -37,7 +37,7 @@ const BLOCK: usize = 512;
 impl Dtype {
     /// Whether values of this dtype can be cast to `to` on load: exactly, or correctly rounded.
     ///
-    /// Offered are: a dtype to itself; BOOL and integers to wider integers that hold all their
+    /// Offered are: a dtype to itself; BOOL to U8; BOOL and integers to wider integers that hold all their
     /// values; and BOOL, integers and floats of 8 bits and more to F16, BF16, F32 and F64, except
     /// 64-bit integers to the two 16-bit ones.
     pub fn casts_to(self, to: Dtype) -> bool {

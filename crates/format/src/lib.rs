@@ -27,8 +27,8 @@
 //! # What is accepted
 //!
 //! What the reference implementation (crate `safetensors` 0.8) accepts, except: a name, a metadata
-//! key or a field given twice; an entry written as an array; a dtype written as an object. Data
-//! need not be aligned. White space before the header and unknown fields of an entry are accepted
+//! key or a field given twice; an entry written as an array; a dtype written as an object; a number
+//! next to the largest F64 in an unknown field. Data need not be aligned. White space before the header and unknown fields of an entry are accepted
 //! and reported by [`Checkpoint::warnings`].
 
 #![deny(unsafe_code)]

@@ -941,3 +941,14 @@ mod unix {
         }
     }
 }
+
+#[test]
+fn a_directory_named_like_a_file_is_no_file() {
+    let dir = Dir::new();
+    dir.write("old.safetensors/note", "");
+    let file = dir.write("model.safetensors", file("{}", b""));
+    assert_eq!(
+        Checkpoint::open(file.parent().unwrap()).unwrap().path(),
+        file
+    );
+}

@@ -39,7 +39,8 @@ fn in_directory(dir: &Path) -> Result<Located> {
     let ending_in = |suffix: &str| -> Vec<_> {
         let ends =
             |name: &&std::ffi::OsString| name.as_encoded_bytes().ends_with(suffix.as_bytes());
-        names.iter().filter(ends).collect()
+        let is_file = |name: &&std::ffi::OsString| !dir.join(name).is_dir();
+        names.iter().filter(ends).filter(is_file).collect()
     };
     match (&ending_in(INDEX_SUFFIX)[..], &ending_in(FILE_SUFFIX)[..]) {
         ([index], _) => Ok(Located::Index(dir.join(index))),
