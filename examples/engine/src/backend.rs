@@ -4,6 +4,8 @@
 mod burn;
 #[cfg(feature = "candle")]
 mod candle;
+#[cfg(feature = "tch")]
+mod tch;
 
 use std::path::Path;
 
@@ -11,7 +13,7 @@ use anyhow::Result;
 
 use crate::Batch;
 
-#[cfg(not(any(feature = "burn", feature = "candle")))]
+#[cfg(not(any(feature = "burn", feature = "candle", feature = "tch")))]
 compile_error!("engine needs a backend: build it with `--features candle`");
 
 /// A network with its weights, in some framework.
@@ -34,4 +36,6 @@ pub const BACKENDS: &[(&str, LoadBackend)] = &[
     ("candle", candle::load),
     #[cfg(feature = "burn")]
     ("burn", burn::load),
+    #[cfg(feature = "tch")]
+    ("tch", tch::load),
 ];
