@@ -9,12 +9,10 @@ use candle_core::safetensors::{Load, MmapedSafetensors};
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
 use candle_nn::VarBuilder;
 use candle_nn::var_builder::{Shard, ShardedSafeTensors, ShardedVarBuilder};
+use harness::input::{self, FILE};
+use harness::{Input, Measured, Peer, Row, Run, Setup, sum};
 use st_candle::Loader;
 use st_format::{Checkpoint, Dtype, Header, Slice};
-
-use crate::input;
-use crate::measure::{Measured, Run, sum};
-use crate::row::{Input, Peer, Row, Setup};
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -33,7 +31,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "candle-large",
         work: "F32 tensors of 8 MiB",
-        input: |setup| uniform(setup, 128, "F32", &[1024, 2048]),
+        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
         repeat: 1,
         ours: load,
         has_threads: true,
@@ -42,7 +40,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "candle-small",
         work: "F32 tensors of 64 KiB",
-        input: |setup| uniform(setup, 16 << 10, "F32", &[128, 128]),
+        input: |setup| input::uniform(setup, 16 << 10, "F32", &[128, 128]).map(Some),
         repeat: 1,
         ours: load,
         has_threads: true,
@@ -102,24 +100,6 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-const FILE: &str = "model.safetensors";
-
-/// Tensors of one shape in one file, a quarter of them for a quick run.
-fn uniform(
-    setup: &Setup,
-    count: usize,
-    dtype: &'static str,
-    shape: &[usize],
-) -> Result<Option<Input>> {
-    let count = if setup.quick { count / 4 } else { count };
-    let tensors = input::uniform(count, dtype, shape);
-    Ok(Some(Input {
-        dir: setup.dir.to_owned(),
-        tensors: count,
-        bytes: input::write_random(&setup.dir.join(FILE), &tensors)?,
-    }))
-}
-
 fn load(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
     let loader = Loader::new(&Device::Cpu).threads(run.threads);
@@ -161,8 +141,8 @@ const fn candle_load(target: f64) -> Peer {
 }
 
 fn to_be_cast(setup: &Setup) -> Result<Option<Input>> {
-    let input = uniform(setup, 64, "BF16", &[2048, 4096])?;
-    Ok(input.map(|input| Input {
+    let input = input::uniform(setup, 64, "BF16", &[2048, 4096])?;
+    Ok(Some(Input {
         bytes: 2 * input.bytes,
         ..input
     }))
@@ -193,8 +173,8 @@ fn candle_cast(run: &Run) -> Result<Measured> {
 const SLICED: [usize; 2] = [8192, 4096];
 
 fn to_be_sliced(setup: &Setup) -> Result<Option<Input>> {
-    let input = uniform(setup, 8, "F32", &SLICED)?;
-    Ok(input.map(|input| Input {
+    let input = input::uniform(setup, 8, "F32", &SLICED)?;
+    Ok(Some(Input {
         bytes: input.bytes / 2,
         ..input
     }))

@@ -5,13 +5,11 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use harness::input::{self, FILE, Tensor};
+use harness::{Input, Measured, Peer, Row, Run, Setup, sum};
 use memmap2::Mmap;
 use safetensors::SafeTensors as Upstream;
 use st_format::{Checkpoint, SafeTensors};
-
-use crate::input::{self, Tensor};
-use crate::measure::{Measured, Run, sum};
-use crate::row::{Input, Peer, Row, Setup};
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -61,7 +59,6 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-const FILE: &str = "model.safetensors";
 const NAMES: &str = "names.txt";
 
 fn header(setup: &Setup, tensors: Vec<Tensor>) -> Result<Option<Input>> {

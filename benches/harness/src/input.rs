@@ -7,6 +7,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::row::{Input, Setup};
+
+/// The file of an input that is one file.
+pub const FILE: &str = "model.safetensors";
+
 pub struct Tensor {
     pub name: String,
     pub dtype: &'static str,
@@ -56,8 +61,38 @@ pub fn mixed(names: impl Iterator<Item = String>, shape: &[usize]) -> Vec<Tensor
     tensors
 }
 
+/// Tensors of one dtype and shape in one file of random values, a quarter of them for a quick run.
+pub fn uniform(setup: &Setup, count: usize, dtype: &'static str, shape: &[usize]) -> Result<Input> {
+    let count = if setup.quick { count / 4 } else { count };
+    Ok(Input {
+        dir: setup.dir.to_owned(),
+        tensors: count,
+        bytes: write_random(&setup.dir.join(FILE), &alike(count, dtype, shape))?,
+    })
+}
+
+/// The file that has fewer bytes, of the two of [`two_sizes`].
+pub const SMALLER: &str = "smaller.safetensors";
+
+/// Two files of as many F32 tensors, of two shapes. They are sparse: nothing is to read them all.
+pub fn two_sizes(
+    setup: &Setup,
+    count: usize,
+    smaller: &[usize],
+    larger: &[usize],
+) -> Result<Input> {
+    write_sparse(&setup.dir.join(SMALLER), &alike(count, "F32", smaller))?;
+    let larger = alike(count, "F32", larger);
+    write_sparse(&setup.dir.join(FILE), &larger)?;
+    Ok(Input {
+        dir: setup.dir.to_owned(),
+        tensors: count,
+        bytes: larger.iter().map(Tensor::byte_len).sum(),
+    })
+}
+
 /// `count` tensors of one dtype and shape.
-pub fn uniform(count: usize, dtype: &'static str, shape: &[usize]) -> Vec<Tensor> {
+fn alike(count: usize, dtype: &'static str, shape: &[usize]) -> Vec<Tensor> {
     let names = (0..count).map(|at| format!("model.layers.{at}.weight"));
     names
         .map(|name| Tensor {
@@ -71,7 +106,7 @@ pub fn uniform(count: usize, dtype: &'static str, shape: &[usize]) -> Vec<Tensor
 /// Writes a file of random values. Returns the number of their bytes.
 ///
 /// They are finite: what a cast does to the bits of a NaN is not what is compared.
-pub fn write_random(path: &Path, tensors: &[Tensor]) -> Result<u64> {
+fn write_random(path: &Path, tensors: &[Tensor]) -> Result<u64> {
     let (mut file, data_start) = write_header(path, tensors)?;
     let len = tensors.iter().map(Tensor::byte_len).sum();
     file.seek(SeekFrom::Start(data_start))?;

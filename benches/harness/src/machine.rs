@@ -7,13 +7,11 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-const CRATES: [&str; 5] = [
-    "st-format",
-    "st-candle",
-    "candle-core",
-    "candle-nn",
-    "safetensors",
-];
+/// The packages whose versions are of interest, and the Cargo.lock that says them.
+pub struct Packages {
+    pub names: &'static [&'static str],
+    pub lock: &'static str,
+}
 
 /// The type of the file system that a folder is on.
 pub fn filesystem(folder: &Path) -> Result<String> {
@@ -33,17 +31,20 @@ pub fn filesystem(folder: &Path) -> Result<String> {
     Ok(filesystem.to_owned())
 }
 
-pub fn describe(filesystem: &str) -> String {
+pub fn describe(filesystem: &str, packages: &Packages) -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let cpu = field("/proc/cpuinfo", "model name");
     let memory = field("/proc/meminfo", "MemTotal");
     let kernel = line("/proc/sys/kernel/osrelease");
     let huge_pages = line("/sys/kernel/mm/transparent_hugepage/enabled");
-    let crates = CRATES.map(|name| format!("{name} {}", locked_version(name)));
-    let crates = crates.join(", ");
+    let names = packages.names.iter();
+    let versions: Vec<String> = names
+        .map(|name| format!("{name} {}", locked_version(name, packages.lock)))
+        .collect();
+    let versions = versions.join(", ");
     format!(
         "{cores} cores, {cpu}, {memory} of memory, transparent huge pages {huge_pages}, \
-         Linux {kernel}, {filesystem}; {}; {crates}.",
+         Linux {kernel}, {filesystem}; {}; {versions}.",
         rustc()
     )
 }
@@ -66,8 +67,7 @@ fn rustc() -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
-fn locked_version(name: &str) -> &'static str {
-    let lock = include_str!("../Cargo.lock");
+fn locked_version<'a>(name: &str, lock: &'a str) -> &'a str {
     let mut lines = lock.lines();
     let wanted = format!("name = \"{name}\"");
     lines.find(|line| *line == wanted);

@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Measures `load`, and then `read`, which reads all that was loaded and sums it up.
     pub fn measure<T>(
         &self,
-        load: impl Fn() -> Result<T>,
+        mut load: impl FnMut() -> Result<T>,
         read: impl Fn(&T) -> Result<u64>,
     ) -> Result<Measured> {
         let (mut loads, mut loads_and_reads) = (Vec::new(), Vec::new());

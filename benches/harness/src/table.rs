@@ -1,7 +1,7 @@
 //! The table, in Markdown.
 
 use crate::measure::Measured;
-use crate::rounds::Results;
+use crate::rounds::{self, Results};
 use crate::row::{Input, Peer, Row};
 
 const COLUMNS: [&str; 16] = [
@@ -65,11 +65,13 @@ pub fn lines(row: &Row, input: &Input, results: &Results) -> Vec<String> {
 pub fn notes(rounds: usize, quick: bool) -> String {
     let mut notes = format!(
         "Medians of {rounds} rounds, in each of which every side ran once, in a fresh process, in \
-         alternating order, with the files in the page cache. Times are measured inside the process \
+         alternating order, with the files in the page cache; a side that took longer than {:?} ran \
+         in the first round only. Times are measured inside the process \
          around the work. \"And read\": with every loaded byte read afterwards; where only headers \
          are read, with every tensor looked up by its name. MiB and GB/s are of the loaded \
          tensors, or of headers. Peak is the process's peak resident memory, which for a map \
-         includes the pages of the file; in brackets, as a multiple of the loaded bytes."
+         includes the pages of the file; in brackets, as a multiple of the loaded bytes.",
+        rounds::TOO_LONG
     );
     if quick {
         notes += " **A quick run: smaller inputs, too few rounds to publish.**";

@@ -1,0 +1,127 @@
+//! burn: our loads against its own store's.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use burn_core::tensor::TensorData;
+use burn_store::{ModuleStore, SafetensorsStore, bridge};
+use harness::input::{self, FILE, SMALLER};
+use harness::{Measured, Packages, Peer, Row, Run, sum};
+use st_burn::{Burn, Loader, map_into_burn};
+
+fn main() -> Result<()> {
+    let packages = Packages {
+        names: &["st-burn", "burn-core", "burn-store"],
+        lock: include_str!("../Cargo.lock"),
+    };
+    harness::main(&[ROWS], &packages)
+}
+
+/// `cargo xtask bench` knows them by how their names begin.
+const ROWS: &[Row] = &[
+    Row {
+        name: "burn-small",
+        work: "F32 tensors of 1 KiB",
+        input: |setup| input::uniform(setup, 8000, "F32", &[16, 16]).map(Some),
+        repeat: 1,
+        ours: load,
+        has_threads: true,
+        peers: &[burn_store(100.0)],
+    },
+    Row {
+        name: "burn-small-mapped",
+        work: "the same, mapped",
+        input: |setup| input::uniform(setup, 8000, "F32", &[16, 16]).map(Some),
+        repeat: 1,
+        ours: map,
+        has_threads: false,
+        peers: &[burn_store(1000.0)],
+    },
+    Row {
+        name: "burn-large",
+        work: "F32 tensors of 8 MiB",
+        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        repeat: 1,
+        ours: load,
+        has_threads: true,
+        peers: &[burn_store(3.0)],
+    },
+    Row {
+        name: "burn-mapped",
+        work: "1 GiB mapped, of which a page of each tensor is read",
+        input: |setup| {
+            let (of_512_kib, of_8_mib) = ([256, 512], [1024, 2048]);
+            input::two_sizes(setup, 128, &of_512_kib, &of_8_mib).map(Some)
+        },
+        repeat: 101,
+        ours: |run| map_and_read_pages(run, FILE),
+        has_threads: false,
+        peers: &[Peer {
+            name: "ours, 64 MiB",
+            target: 1.0,
+            side: |run| map_and_read_pages(run, SMALLER),
+        }],
+    },
+];
+
+fn load(run: &Run) -> Result<Measured> {
+    let path = run.input.join(FILE);
+    let loader = Loader::new(Burn).threads(run.threads);
+    run.measure(
+        || Ok(loader.load(&path)?),
+        |tensors| Ok(sum_of_all(tensors.values())),
+    )
+}
+
+fn map(run: &Run) -> Result<Measured> {
+    let path = run.input.join(FILE);
+    run.measure(|| mapped(&path), |tensors| Ok(sum_of_all(tensors.values())))
+}
+
+fn map_and_read_pages(run: &Run, file: &str) -> Result<Measured> {
+    const PAGE: usize = 4096;
+    let path = run.input.join(file);
+    run.measure(
+        || mapped(&path),
+        |tensors| {
+            let pages = tensors
+                .values()
+                .map(|tensor| sum(&tensor.as_bytes()[..PAGE]));
+            Ok(pages.fold(0, u64::wrapping_add))
+        },
+    )
+}
+
+fn mapped(path: &Path) -> Result<HashMap<String, TensorData>> {
+    // SAFETY: the input was written for this run, and nothing writes to it any more.
+    Ok(unsafe { map_into_burn(path) }?)
+}
+
+const fn burn_store(target: f64) -> Peer {
+    Peer {
+        name: "burn-store SafetensorsStore, each loaded",
+        target,
+        side: |run| {
+            let path = run.input.join(FILE);
+            run.measure(
+                || {
+                    let mut store = SafetensorsStore::from_file(&path);
+                    let tensors = store.get_all_tensors()?;
+                    let load =
+                        |tensor| bridge::to_data(tensor).map_err(|error| anyhow!("{error:?}"));
+                    tensors
+                        .values()
+                        .map(load)
+                        .collect::<Result<Vec<TensorData>>>()
+                },
+                |tensors| Ok(sum_of_all(tensors.iter())),
+            )
+        },
+    }
+}
+
+fn sum_of_all<'a>(tensors: impl Iterator<Item = &'a TensorData>) -> u64 {
+    let sums = tensors.map(|tensor| sum(tensor.as_bytes()));
+    sums.fold(0, u64::wrapping_add)
+}
