@@ -15,7 +15,7 @@ use tch::{Device, Kind, Tensor};
 fn main() -> Result<()> {
     let packages = Packages {
         names: &["st-tch", "tch", "torch-sys"],
-        lock: include_str!("../../Cargo.lock"),
+        lock: include_str!("../Cargo.lock"),
     };
     harness::main(&[ROWS], &packages)
 }
