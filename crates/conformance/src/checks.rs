@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use st_format::{Checkpoint, Dtype, ErrorKind, Framework, LoadReport, Loader, Slice};
 
 use crate::file::{self, Tensor};
-use crate::{Adapter, Held, TensorOf, loader, model};
+use crate::{Adapter, Held, loader, model};
 
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("cannot make a test directory")
 }
 
 /// A tensor whose elements take every bit pattern of their first byte.
-fn of_dtype(dtype: Dtype) -> Tensor {
+pub(crate) fn of_dtype(dtype: Dtype) -> Tensor {
     let name = format!("of.{dtype}");
     match dtype.bits() {
         8 if dtype != Dtype::Bool => {
@@ -24,22 +24,22 @@ fn of_dtype(dtype: Dtype) -> Tensor {
     }
 }
 
-fn every_dtype() -> Vec<Tensor> {
+pub(crate) fn every_dtype() -> Vec<Tensor> {
     Dtype::ALL.iter().map(|&dtype| of_dtype(dtype)).collect()
 }
 
-fn held_by<A: Adapter>(tensors: &[Tensor]) -> Vec<Tensor> {
+pub(crate) fn held_by<A: Adapter>(tensors: &[Tensor]) -> Vec<Tensor> {
     let held = |tensor: &&Tensor| A::promised(tensor.dtype).is_some();
     tensors.iter().filter(held).cloned().collect()
 }
 
 /// The dtypes the framework holds as they are.
-fn native<A: Adapter>() -> impl Iterator<Item = Dtype> {
+pub(crate) fn native<A: Adapter>() -> impl Iterator<Item = Dtype> {
     let dtypes = Dtype::ALL.iter().copied();
     dtypes.filter(|&dtype| A::promised(dtype) == Some(dtype))
 }
 
-fn expected<A: Adapter>(tensor: &Tensor) -> Held {
+pub(crate) fn expected<A: Adapter>(tensor: &Tensor) -> Held {
     let dtype = A::promised(tensor.dtype).expect("a dtype the framework holds");
     Held {
         dtype,
@@ -48,7 +48,7 @@ fn expected<A: Adapter>(tensor: &Tensor) -> Held {
     }
 }
 
-fn assert_same(found: &Held, expected: &Held, what: &str) {
+pub(crate) fn assert_same(found: &Held, expected: &Held, what: &str) {
     assert_eq!(
         (found.dtype, &found.shape),
         (expected.dtype, &expected.shape),
@@ -60,7 +60,7 @@ fn assert_same(found: &Held, expected: &Held, what: &str) {
     );
 }
 
-fn assert_holds<A: Adapter>(loaded: &HashMap<String, TensorOf<A>>, tensors: &[Tensor]) {
+pub(crate) fn assert_holds<A: Adapter>(loaded: &HashMap<String, A::Tensor>, tensors: &[Tensor]) {
     assert_eq!(loaded.len(), tensors.len());
     for tensor in tensors {
         let found = A::look(&loaded[&tensor.name]);
@@ -68,7 +68,7 @@ fn assert_holds<A: Adapter>(loaded: &HashMap<String, TensorOf<A>>, tensors: &[Te
     }
 }
 
-fn load<A: Adapter>(path: &Path) -> HashMap<String, TensorOf<A>> {
+pub(crate) fn load<A: Adapter>(path: &Path) -> HashMap<String, A::Tensor> {
     loader::<A>()
         .load(path)
         .unwrap_or_else(|error| panic!("{error}"))
@@ -165,7 +165,7 @@ pub fn memory_and_maps_as_well_as_files<A: Adapter>() {
 fn load_checkpoint<A: Adapter>(
     loader: &Loader<A::Framework>,
     checkpoint: &Checkpoint,
-) -> (HashMap<String, TensorOf<A>>, LoadReport) {
+) -> (HashMap<String, A::Tensor>, LoadReport) {
     let loaded = loader.load_checkpoint(checkpoint);
     loaded.unwrap_or_else(|error| panic!("{error}"))
 }

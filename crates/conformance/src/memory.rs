@@ -1,11 +1,11 @@
-//! What a load costs in memory, measured on a process that does nothing else.
+//! What a load and a save cost in memory, measured on a process that does nothing else.
 
 use std::process::Command;
 
 use st_format::Dtype;
 
 use crate::file::{self, Tensor};
-use crate::{Adapter, loader};
+use crate::{Adapter, loader, saver};
 
 const MIB: usize = 1 << 20;
 const PATH: &str = "ST_CONFORMANCE_PATH";
@@ -22,6 +22,32 @@ pub fn peak_memory_is_the_tensors<A: Adapter>(test: &str) {
         println!("used {used} bytes");
         return;
     }
+    let (used, needed) = measured(test);
+    assert!(
+        used >= needed,
+        "{used} bytes for {needed}: the measure is wrong"
+    );
+    // What threads and pieces need does not depend on the size of the file.
+    assert!(used <= needed + 4 * MIB, "{used} bytes for {needed}");
+}
+
+/// A save holds no second copy of the tensors, nor of any large one.
+pub fn a_save_needs_next_to_no_memory<A: Adapter>(test: &str) {
+    if let Some(path) = std::env::var_os(PATH) {
+        let loaded = loader::<A>().load(&path);
+        let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
+        let before = peak();
+        let saved = saver::<A>().save(path, &loaded);
+        saved.unwrap_or_else(|error| panic!("{error}"));
+        println!("used {} bytes", peak() - before);
+        return;
+    }
+    let (used, needed) = measured(test);
+    assert!(used <= 4 * MIB, "{used} bytes to save {needed}");
+}
+
+/// What the test used in a process of its own, and the bytes of the tensors it is given.
+fn measured(test: &str) -> (usize, usize) {
     // One byte first, so that nothing is aligned; a large tensor; a run of small ones.
     let mut tensors = vec![Tensor::new("shift", Dtype::U8, &[1])];
     tensors.push(Tensor::new("large", Dtype::F32, &[12, MIB]));
@@ -42,12 +68,7 @@ pub fn peak_memory_is_the_tensors<A: Adapter>(test: &str) {
         .and_then(|(_, rest)| rest.split_once(" bytes"));
     let used = used.and_then(|(used, _)| used.parse::<usize>().ok());
     let used = used.unwrap_or_else(|| panic!("no result: {child:?}"));
-    assert!(
-        used >= needed,
-        "{used} bytes for {needed}: the measure is wrong"
-    );
-    // What threads and pieces need does not depend on the size of the file.
-    assert!(used <= needed + 4 * MIB, "{used} bytes for {needed}");
+    (used, needed)
 }
 
 /// The most memory this process has ever had in use, in bytes.

@@ -1,10 +1,11 @@
-//! A fifth framework is one implementation of `Framework` and one call of the battery.
+//! A fifth framework is one implementation of `Framework` and `SaveFrom`, and one call of the
+//! battery.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use st_conformance::{Adapter, Held, battery};
-use st_format::{Buffer, Dtype, Framework, Part, Result};
+use st_format::{Buffer, Dtype, Framework, Part, Result, SaveFrom, Storage};
 
 /// Keeps F32, U8 and I16, and lacks the rest.
 struct Toy;
@@ -52,12 +53,44 @@ impl Framework for Toy {
         };
         parts.iter().map(tensor).collect()
     }
+
+    fn share(&self, tensor: &ToyTensor) -> ToyTensor {
+        ToyTensor {
+            shape: tensor.shape.clone(),
+            memory: Arc::clone(&tensor.memory),
+            bytes: tensor.bytes.clone(),
+            ..*tensor
+        }
+    }
+}
+
+impl SaveFrom<&ToyTensor> for Toy {
+    fn dtype(tensor: &&ToyTensor) -> Result<Dtype> {
+        Ok(tensor.dtype)
+    }
+
+    fn shape(tensor: &&ToyTensor) -> Vec<usize> {
+        tensor.shape.clone()
+    }
+
+    fn storage(tensor: &&ToyTensor) -> Option<Storage> {
+        Some(Storage {
+            allocation: tensor.memory.as_ptr().addr(),
+            offset: tensor.bytes.start,
+            strides: Vec::new(),
+        })
+    }
+
+    fn bytes(tensor: &&ToyTensor, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        write(&tensor.memory[tensor.bytes.clone()])
+    }
 }
 
 struct ToyAdapter;
 
 impl Adapter for ToyAdapter {
     type Framework = Toy;
+    type Tensor = ToyTensor;
 
     fn framework() -> Toy {
         Toy

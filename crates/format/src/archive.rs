@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> SafeTensors<B> {
                 let message = "the bytes are no longer those the header was read from";
                 Error::new(ErrorKind::InvalidRequest, message).with_tensor(info.name())
             })?;
-        Ok(TensorView::new(info, data))
+        Ok(TensorView::of_archive(info, data))
     }
 }
 

@@ -21,8 +21,8 @@ use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
 use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header, threads};
-use index::Index;
-use locate::Located;
+pub(crate) use index::{Index, check_shard_name};
+pub(crate) use locate::{FILE_SUFFIX, INDEX_SUFFIX, Located, locate};
 use routes::Routes;
 pub use warnings::Warning;
 
@@ -173,7 +173,7 @@ impl Checkpoint {
         path: &Path,
         open: impl Fn(&Path) -> Result<Shard> + Sync,
     ) -> Result<Checkpoint> {
-        match locate::locate(path)? {
+        match locate(path)? {
             Located::File(file) => Ok(Checkpoint::of_one(&file, open(&file)?)),
             Located::Index(path) => Checkpoint::of_index(&path, open),
         }

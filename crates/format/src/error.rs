@@ -38,6 +38,8 @@ pub enum ErrorKind {
     InvalidLayout,
     /// Bytes that no value of the dtype has, such as a BOOL that is neither 0 nor 1.
     InvalidData,
+    /// A tensor's bytes are not those whose checksum was recorded.
+    ChecksumMismatch,
     /// The index of a sharded checkpoint is broken or contradicts its shards.
     InvalidIndex,
     /// Several files could be meant, or one name stands in several of them.

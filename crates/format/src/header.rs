@@ -2,6 +2,7 @@
 
 mod check;
 mod parse;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -382,6 +383,22 @@ pub struct TensorInfo<'a> {
 }
 
 impl<'a> TensorInfo<'a> {
+    /// A tensor whose bytes lie at `offsets` of its file's data.
+    pub(crate) fn new(
+        name: &'a str,
+        dtype: Dtype,
+        shape: &'a [usize],
+        offsets: Range<u64>,
+    ) -> TensorInfo<'a> {
+        TensorInfo {
+            name,
+            dtype,
+            shape,
+            begin: offsets.start,
+            end: offsets.end,
+        }
+    }
+
     /// The tensor's name.
     pub fn name(&self) -> &'a str {
         self.name

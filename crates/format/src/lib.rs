@@ -11,8 +11,11 @@
 //! | a path | names, shapes, any tensor's bytes or part of them | [`Checkpoint`] |
 //! | bytes in memory, or a [map](Mapped) | tensors borrowed from them | [`SafeTensors`] |
 //! | a file | only its header | [`Header::read`] |
-//! | tensors' bytes | a file of them | [`Writer`] |
-//! | a framework | an adapter for it | [`Framework`] |
+//! | tensors of a framework | a checkpoint | an adapter; its `Saver` is [`Saver`] |
+//! | tensors' bytes | a checkpoint | [`Saver`] of [`Raw`] tensors |
+//! | tensors' bytes that are yet to come | a file, piece by piece | [`Writer`], [`StreamWriter`] |
+//! | a file | other metadata, other names | [`Editor`] |
+//! | a framework | an adapter for it | [`Framework`] and [`SaveFrom`] |
 //!
 //! # Promises
 //!
@@ -41,7 +44,9 @@ mod archive;
 mod buffer;
 mod cast;
 mod checkpoint;
+mod checksum;
 mod dtype;
+mod edit;
 mod element;
 mod error;
 mod foreign;
@@ -52,12 +57,15 @@ mod json;
 mod load;
 #[allow(unsafe_code)]
 mod mapped;
+mod raw;
 #[allow(unsafe_code)]
 mod read;
+mod save;
 mod slice;
 #[cfg_attr(not(unix), allow(unsafe_code))]
 mod source;
 mod threads;
+mod tied;
 mod view;
 mod writer;
 
@@ -65,13 +73,17 @@ pub use archive::SafeTensors;
 pub use buffer::{Buffer, Memory};
 pub use checkpoint::{Checkpoint, Read, Shard, Warning};
 pub use dtype::{Dtype, UnknownDtype};
+pub use edit::{Edited, Editor};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};
 pub use header::{Header, MAX_HEADER_LEN, TensorInfo};
 pub use huge_pages::allocation_len;
 pub use load::{Framework, LoadReport, Loader, Part, Skipped};
 pub use mapped::Mapped;
+pub use raw::Raw;
 pub use read::ReadOptions;
+pub use save::{SaveFrom, SaveReport, Saver, byte_size};
 pub use slice::Slice;
+pub use tied::Storage;
 pub use view::TensorView;
-pub use writer::{Layout, Writer};
+pub use writer::{Layout, StreamWriter, Writer};

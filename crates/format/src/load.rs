@@ -18,7 +18,7 @@ use crate::checkpoint::Shard;
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
-use crate::{Checkpoint, Dtype, Slice, TensorInfo};
+use crate::{Checkpoint, Dtype, Slice, TensorInfo, checksum, threads};
 
 /// What an adapter tells the [`Loader`] about its framework.
 pub trait Framework {
@@ -58,6 +58,9 @@ pub trait Framework {
         dtype: Dtype,
         parts: &[Part<'_>],
     ) -> Vec<Result<Self::Tensor>>;
+
+    /// Another tensor of the same elements, which shares their memory where the framework can.
+    fn share(&self, tensor: &Self::Tensor) -> Self::Tensor;
 }
 
 /// One tensor within memory that it may share with others.
@@ -80,6 +83,8 @@ pub struct Loader<F> {
     cast: Policy<CastTo>,
     slice: Policy<dyn Fn(&TensorInfo) -> Slice + Send + Sync>,
     skip_unsupported: bool,
+    resolve_aliases: bool,
+    verify_checksums: bool,
     read: ReadOptions,
 }
 
@@ -96,6 +101,8 @@ impl<F: Framework> Loader<F> {
             cast: None,
             slice: None,
             skip_unsupported: false,
+            resolve_aliases: false,
+            verify_checksums: false,
             read: ReadOptions::new(),
         }
     }
@@ -143,6 +150,23 @@ impl<F: Framework> Loader<F> {
     #[must_use]
     pub fn skip_unsupported(mut self) -> Self {
         self.skip_unsupported = true;
+        self
+    }
+
+    /// Loads tensors under all of their names: those in the file, and the aliases that the metadata
+    /// records ([`Checkpoint::aliases`]). They share their memory where the framework can.
+    #[must_use]
+    pub fn resolve_aliases(mut self) -> Self {
+        self.resolve_aliases = true;
+        self
+    }
+
+    /// Compares the tensors that are loaded with their recorded checksums first
+    /// ([`Checkpoint::verify_checksums`]); one that has none is an error. It takes several times
+    /// as long as the load itself.
+    #[must_use]
+    pub fn verify_checksums(mut self) -> Self {
+        self.verify_checksums = true;
         self
     }
 
@@ -194,7 +218,13 @@ impl<F: Framework> Loader<F> {
         checkpoint: &Checkpoint,
     ) -> Result<(HashMap<String, F::Tensor>, LoadReport)> {
         let start = Instant::now();
-        let Plan { groups, skipped } = self.plan(checkpoint)?;
+        let Plan {
+            groups,
+            skipped,
+            aliases,
+            to_verify,
+        } = self.plan(checkpoint)?;
+        threads::map(&to_verify, |(shard, info)| checksum::verify(shard, info))?;
         let count = groups.iter().map(|group| group.parts.len()).sum();
         let bytes = groups.iter().map(Group::bytes_to_read);
         let meter = Meter::new(bytes.fold(0, u64::saturating_add));
@@ -205,6 +235,13 @@ impl<F: Framework> Loader<F> {
                 loaded.push(name.to_string());
                 tensors.insert(name.into_owned(), tensor);
             })?;
+        }
+        for (alias, kept) in aliases {
+            if let Some(tensor) = tensors.get(&kept) {
+                let tensor = self.framework.share(tensor);
+                loaded.push(alias.clone());
+                tensors.insert(alias, tensor);
+            }
         }
         let report = LoadReport {
             loaded,
@@ -222,7 +259,14 @@ impl<F: Framework> Loader<F> {
     ///
     /// As [`load`](Loader::load), and [`NotFound`](ErrorKind::NotFound).
     pub fn load_tensor(&self, checkpoint: &Checkpoint, name: &str) -> Result<F::Tensor> {
-        let (shard, info) = checkpoint.locate(name)?;
+        let in_checkpoint = match self.resolve_aliases {
+            true => checkpoint.resolve(name),
+            false => name,
+        };
+        let (shard, info) = checkpoint.locate(in_checkpoint)?;
+        if self.verify_checksums {
+            checksum::verify(shard, &info)?;
+        }
         let group = Group::of_one(self.route(shard, info)?, Cow::Borrowed(name));
         let meter = Meter::new(group.bytes_to_read());
         let mut loaded = None;
@@ -237,11 +281,19 @@ impl<F: Framework> Loader<F> {
     fn plan<'a>(&self, checkpoint: &'a Checkpoint) -> Result<Plan<'a>> {
         let mut plan = Plan::default();
         let mut renamed = HashMap::new();
+        let aliases = match self.resolve_aliases {
+            true => by_kept_name(checkpoint),
+            false => HashMap::new(),
+        };
         for (shard, info) in checkpoint.iter_with_shard() {
             let shard = &checkpoint.shards()[shard];
-            if self.filter.as_ref().is_some_and(|keep| !keep(info.name())) {
+            let aliases = aliases.get(info.name()).into_iter().flatten();
+            let mut names = std::iter::once(info.name())
+                .chain(aliases.copied())
+                .filter(|name| self.filter.as_ref().is_none_or(|keep| keep(name)));
+            let Some(name) = names.next() else {
                 continue;
-            }
+            };
             let route = match self.route(shard, info) {
                 Ok(route) => route,
                 Err(error) if self.skip_unsupported && error.kind() == ErrorKind::Unsupported => {
@@ -254,8 +306,18 @@ impl<F: Framework> Loader<F> {
                 }
                 Err(error) => return Err(error),
             };
-            let name = self.new_name(info.name(), &mut renamed);
-            let name = name.map_err(|error| error.with_path(shard.path()))?;
+            let mut new_name = |name| {
+                let name = self.new_name(name, &mut renamed);
+                name.map_err(|error| error.with_path(shard.path()))
+            };
+            let name = new_name(name)?;
+            for alias in names {
+                let alias = new_name(alias)?.into_owned();
+                plan.aliases.push((alias, name.clone().into_owned()));
+            }
+            if self.verify_checksums {
+                plan.to_verify.push((shard, info));
+            }
             let shares = self.framework.shares_memory(route.dtype);
             match plan.groups.last_mut() {
                 Some(group) if shares && group.continues_with(&route) => group.push(route, name),
@@ -398,6 +460,18 @@ const STAGED: u64 = 256 << 20;
 struct Plan<'a> {
     groups: Vec<Group<'a>>,
     skipped: Vec<Skipped>,
+    /// New names of further tensors, each with the new name of the one it shares memory with.
+    aliases: Vec<(String, String)>,
+    to_verify: Vec<(&'a Shard, TensorInfo<'a>)>,
+}
+
+/// The aliases of each tensor that has any.
+fn by_kept_name(checkpoint: &Checkpoint) -> HashMap<&str, Vec<&str>> {
+    let mut by_kept_name: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (alias, kept) in checkpoint.aliases() {
+        by_kept_name.entry(kept).or_default().push(alias);
+    }
+    by_kept_name
 }
 
 /// The way of one tensor from its file to memory.
@@ -477,7 +551,8 @@ impl<'a> Group<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Names of the tensors that were loaded, as they are called now, in file order.
+    /// Names of the tensors that were loaded, as they are called now, in file order; those of
+    /// aliases come last.
     pub loaded: Vec<String>,
     /// The tensors that were left out because of their dtype.
     pub skipped: Vec<Skipped>,

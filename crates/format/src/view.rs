@@ -3,6 +3,7 @@
 use bytemuck::PodCastError;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::writer::byte_len;
 use crate::{Dtype, Element, TensorInfo, element};
 
 /// A tensor and its bytes, borrowed from a [`SafeTensors`](crate::SafeTensors) archive.
@@ -13,7 +14,33 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    pub(crate) fn new(info: TensorInfo<'a>, data: &'a [u8]) -> Self {
+    /// A tensor of bytes in memory, to be saved.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) where there are not as many bytes as the
+    /// dtype and shape need.
+    pub fn new(
+        name: &'a str,
+        dtype: Dtype,
+        shape: &'a [usize],
+        data: &'a [u8],
+    ) -> Result<TensorView<'a>> {
+        let len = data.len() as u64;
+        match byte_len(dtype, shape) {
+            Some(needed) if needed == len => Ok(TensorView {
+                info: TensorInfo::new(name, dtype, shape, 0..len),
+                data,
+            }),
+            _ => {
+                let message = format!("{len} bytes are no {dtype} {shape:?}");
+                Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(name))
+            }
+        }
+    }
+
+    /// A tensor of an archive, whose header has been checked.
+    pub(crate) fn of_archive(info: TensorInfo<'a>, data: &'a [u8]) -> Self {
         TensorView { info, data }
     }
 

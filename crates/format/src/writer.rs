@@ -3,19 +3,27 @@
 
 mod atomic_file;
 mod layout;
+mod progress;
+mod stream;
 
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::{Header, TensorInfo};
-use atomic_file::AtomicFile;
+#[cfg(doc)]
+use crate::ErrorKind;
+use crate::error::{Error, Result};
+use crate::header::{PREFIX_LEN, text};
+use crate::{Header, checksum};
+pub(crate) use atomic_file::{AtomicFile, ClosedFile, KeptFile, directory_of};
 pub use layout::Layout;
+pub(crate) use layout::byte_len;
+use progress::Progress;
+pub use stream::StreamWriter;
 
 /// Writes a safetensors file, one tensor at a time, in any order.
 ///
 /// The data goes to a temporary file beside the target, which [`finish`](Writer::finish) renames:
 /// until then, and after any error, whatever was at the target stays as it was. A writer that is
-/// dropped removes its temporary file.
+/// dropped removes its temporary file; a process that is killed leaves it, hidden.
 ///
 /// ```
 /// use st_format::{Checkpoint, Dtype, Layout, Writer};
@@ -39,40 +47,34 @@ pub use layout::Layout;
 #[derive(Debug)]
 pub struct Writer {
     file: AtomicFile,
-    header: Header,
-    /// How much of each tensor is there, in file order.
-    written: Vec<u64>,
+    progress: Progress,
 }
 
 impl Writer {
     /// Begins a file with the tensors that `layout` declares. Nothing is at `path` yet.
     ///
-    /// A symlink at `path` is followed, and what it leads to is replaced.
+    /// A symlink at `path` is followed, and what it leads to is replaced; it keeps its
+    /// permissions.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) where the header would be longer than the
-    /// format allows, and [`Io`](ErrorKind::Io).
+    /// format allows, the layout cannot be, or something else than a file is at `path`; and
+    /// [`Io`](ErrorKind::Io).
     pub fn create(path: impl AsRef<Path>, layout: Layout) -> Result<Writer> {
-        let path = path.as_ref();
-        let create = || {
-            let (bytes, header) = layout.into_header()?;
-            let mut file = AtomicFile::create(path)?;
-            file.write_at(0, &bytes)?;
-            Ok((file, header))
-        };
-        let (file, header) = create().map_err(|error: Error| error.with_path(path))?;
-        let written = vec![0; header.len()];
-        Ok(Writer {
-            file,
-            header,
-            written,
-        })
+        Writer::to_file(AtomicFile::create(path.as_ref())?, layout)
+    }
+
+    pub(crate) fn to_file(mut file: AtomicFile, layout: Layout) -> Result<Writer> {
+        let (bytes, progress) =
+            Progress::begin(layout).map_err(|error| error.with_path(file.path()))?;
+        file.write_at(0, &bytes)?;
+        Ok(Writer { file, progress })
     }
 
     /// The header of the file that is being written.
     pub fn header(&self) -> &Header {
-        &self.header
+        self.progress.header()
     }
 
     /// Writes the next bytes of a tensor: all of it, or a piece after the pieces before.
@@ -83,24 +85,13 @@ impl Writer {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) where it would get more bytes than its dtype
     /// and shape have, and [`Io`](ErrorKind::Io).
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let at = self.header.position(name);
-        let at = at.ok_or_else(|| self.fault(ErrorKind::NotFound, name, "it was not declared"))?;
-        let info = self.header.at(at);
-        let end = self.written[at] + bytes.len() as u64;
-        if end > info.byte_len() {
-            let message = format!(
-                "written {end} bytes, {} has {}",
-                shown(&info),
-                info.byte_len()
-            );
-            return Err(self.fault(ErrorKind::InvalidRequest, name, &message));
-        }
-        let offset = self.header.data_start() + info.data_offsets().start + self.written[at];
-        self.file
-            .write_at(offset, bytes)
-            .map_err(|error| error.with_path(self.file.path()).with_tensor(name))?;
-        self.written[at] = end;
-        Ok(())
+        let mut write = || {
+            let place = self.progress.place(name, bytes.len())?;
+            self.file.write_at(place.offset, bytes)?;
+            self.progress.add(&place, bytes);
+            Ok(())
+        };
+        write().map_err(|error: Error| error.with_path(self.file.path()).with_tensor(name))
     }
 
     /// Makes the file appear at its path, in place of what is there.
@@ -110,8 +101,7 @@ impl Writer {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) where a tensor is missing or incomplete, and
     /// [`Io`](ErrorKind::Io); then what was at the path is still there.
     pub fn finish(self) -> Result<()> {
-        self.check_complete()?;
-        self.file.replace_target(false)
+        self.close(false)?.replace_target()
     }
 
     /// As [`finish`](Writer::finish), and the file and its name survive a power failure once it
@@ -121,31 +111,20 @@ impl Writer {
     ///
     /// As [`finish`](Writer::finish).
     pub fn finish_durably(self) -> Result<()> {
-        self.check_complete()?;
-        self.file.replace_target(true)
+        self.close(true)?.replace_target()
     }
 
-    fn check_complete(&self) -> Result<()> {
-        for (info, &written) in self.header.iter().zip(&self.written) {
-            if written < info.byte_len() {
-                let message = format!(
-                    "only {written} bytes were written, {} has {}",
-                    shown(&info),
-                    info.byte_len()
-                );
-                return Err(self.fault(ErrorKind::InvalidRequest, info.name(), &message));
-            }
+    /// The complete file, which does not have its name yet.
+    pub(crate) fn close(mut self, durable: bool) -> Result<ClosedFile> {
+        let of_file = |error: Error| error.with_path(self.file.path());
+        self.progress.check_complete().map_err(of_file)?;
+        if let Some(metadata) = self.progress.checksums() {
+            let header = self.progress.header();
+            let json = text::json(&metadata, header.iter());
+            let len = header.data_start() - PREFIX_LEN;
+            let bytes = text::padded(&json, len).map_err(of_file)?;
+            self.file.write_at(0, &bytes)?;
         }
-        Ok(())
+        self.file.close(durable)
     }
-
-    fn fault(&self, kind: ErrorKind, tensor: &str, message: &str) -> Error {
-        Error::new(kind, message)
-            .with_path(self.file.path())
-            .with_tensor(tensor)
-    }
-}
-
-fn shown(info: &TensorInfo) -> String {
-    format!("{} {:?}", info.dtype(), info.shape())
 }

@@ -75,6 +75,6 @@ pub use burn_store;
 pub use dtype::{from_burn, to_burn};
 pub use load::{Burn, Loader, load_into_burn, load_tensor_into_burn};
 pub use map::map_into_burn;
-pub use save::save_from_burn;
+pub use save::{Saver, save_from_burn};
 pub use st_format as format;
 pub use store::Store;

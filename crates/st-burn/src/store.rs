@@ -1,6 +1,6 @@
 //! A checkpoint as burn-store's [`ModuleStore`]: what a module is loaded from and saved into.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use std::sync::Arc;
 use burn_store::burn_pack::Tensor;
 use burn_store::{
     ApplyError, ApplyResult, IdentityAdapter, ModuleAdapter, ModuleSnapshot, ModuleStore,
-    PathFilter, bridge,
+    PathFilter,
 };
-use st_format::{Checkpoint, Error, ErrorKind, Framework, Layout, Result, Writer};
+use st_format::{Checkpoint, Error, ErrorKind, Framework, Result, TensorInfo};
 
 use crate::filter::Filter;
 use crate::names::Names;
-use crate::{Burn, deferred, save};
+use crate::save::Parameter;
+use crate::{Burn, Saver, deferred};
 
 /// A checkpoint that a burn module is loaded from, or a file that it is saved into.
 ///
@@ -54,6 +55,8 @@ use crate::{Burn, deferred, save};
 /// - Two tensors of one new name are an error; `SafetensorsStore` keeps one of them.
 /// - A dtype that burn lacks is an error of its tensor, and only where the module asks for it.
 /// - U16 is loaded and saved. Bools are saved as BOOL, whatever the backend holds them as.
+/// - Parameters that are tied (of one id and the same elements) are saved once, and loaded under
+///   all of their names: those that the checkpoint records as aliases ([`Checkpoint::aliases`]).
 /// - A save replaces the file that is there, once all of the new one is; and it writes no
 ///   metadata but what [`metadata`](Store::metadata) says.
 pub struct Store {
@@ -65,9 +68,11 @@ pub struct Store {
     skip_enum_variants: bool,
     allow_partial: bool,
     validate: bool,
-    metadata: BTreeMap<String, String>,
+    saver: Saver,
     /// The checkpoint's tensors by their names in the module, once they have been asked for.
     tensors: Option<BTreeMap<String, Tensor>>,
+    /// Of those tensors: further names, each with the first one.
+    aliases: BTreeMap<String, String>,
 }
 
 enum Place {
@@ -103,8 +108,9 @@ impl Store {
             skip_enum_variants: false,
             allow_partial: false,
             validate: true,
-            metadata: BTreeMap::new(),
+            saver: Saver::new(),
             tensors: None,
+            aliases: BTreeMap::new(),
         }
     }
 
@@ -210,7 +216,15 @@ impl Store {
     /// Saves this text with the tensors. Libraries of Python expect `format` to be `pt`.
     #[must_use]
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.metadata.insert(key.into(), value.into());
+        self.saver = self.saver.metadata(key, value);
+        self
+    }
+
+    /// Saves by the policies of this saver, in place of metadata said before: casts, shards,
+    /// checksums.
+    #[must_use]
+    pub fn saver(mut self, saver: Saver) -> Self {
+        self.saver = saver;
         self
     }
 
@@ -228,17 +242,42 @@ impl Store {
         }
     }
 
-    fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+    /// The tensors, each under all of its names, and which of the names are further ones.
+    fn tensors(&self) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
         let checkpoint = self.checkpoint()?;
-        let names: Vec<&str> = checkpoint.iter().map(|info| info.name()).collect();
-        let names = self.names.in_module(&names);
+        let aliases = checkpoint.aliases();
+        let aliases = aliases
+            .iter()
+            .filter_map(|(&alias, kept)| Some((alias, checkpoint.get(kept)?)));
+        let own = checkpoint.iter().map(|info| (info.name(), info));
+        let (in_file, infos): (Vec<&str>, Vec<TensorInfo>) = own.chain(aliases).unzip();
+        let names = self.names.in_module(&in_file);
         let names = names.map_err(|error| error.with_path(self.path()))?;
-        let named = checkpoint.iter().zip(names);
-        let tensors = named.map(|(info, name)| {
-            let tensor = deferred::tensor(&checkpoint, &info, name.clone());
-            (name, tensor)
+        let own_names = || names.iter().zip(&infos).take(checkpoint.len());
+        let first: HashMap<&str, &String> = own_names()
+            .map(|(name, info)| (info.name(), name))
+            .collect();
+        let aliases = names.iter().zip(&infos).skip(checkpoint.len());
+        let aliases = aliases.map(|(alias, info)| (alias.clone(), first[info.name()].clone()));
+        let aliases = aliases.collect();
+        let tensors = infos.iter().zip(&names).map(|(info, name)| {
+            let tensor = deferred::tensor(&checkpoint, info, name.clone());
+            (name.clone(), tensor)
         });
-        Ok(tensors.collect())
+        Ok((tensors.collect(), aliases))
+    }
+
+    /// Leaves tensors that the module has taken under another of their names out of those it has
+    /// not asked for.
+    fn leave_used_out(&self, unused: &mut Vec<String>) {
+        let (Some(tensors), false) = (&self.tensors, self.aliases.is_empty()) else {
+            return;
+        };
+        let first = |name: &String| self.aliases.get(name).unwrap_or(name).clone();
+        let not_used: HashSet<&String> = unused.iter().collect();
+        let used = tensors.keys().filter(|name| !not_used.contains(name));
+        let used: HashSet<String> = used.map(first).collect();
+        unused.retain(|name| !self.aliases.contains_key(name) && !used.contains(name));
     }
 
     /// The error that a result is, by this store's policies.
@@ -305,34 +344,21 @@ impl ModuleStore for Store {
         let names = self.names.in_file(&names);
         let names = names.map_err(|error| error.with_path(path))?;
 
-        let mut layout = Layout::new();
-        for (key, value) in &self.metadata {
-            layout.metadata(key, value);
-        }
-        for (name, tensor) in names.iter().zip(&tensors) {
-            save::declare(&mut layout, name, tensor.dtype, &tensor.shape)
-                .map_err(|error| error.with_path(path))?;
-        }
-        let mut writer = Writer::create(path, layout)?;
-        for (name, tensor) in names.iter().zip(tensors) {
-            let data = bridge::into_data(tensor).map_err(|error| {
-                Error::framework(Burn::NAME, error)
-                    .with_path(path)
-                    .with_tensor(name)
-            })?;
-            save::write(&mut writer, name, &data)?;
-        }
-        writer.finish()
+        let parameters = Parameter::of_module(tensors).map_err(|error| error.with_path(path))?;
+        self.saver
+            .save(path, names.iter().zip(parameters))
+            .map(drop)
     }
 
     fn apply_to<M: ModuleSnapshot>(&mut self, module: &mut M) -> Result<ApplyResult> {
         let tensors = self.get_all_tensors()?.values().cloned().collect();
-        let result = module.apply(
+        let mut result = module.apply(
             tensors,
             self.filter.for_module(module, self.skip_enum_variants),
             Some(self.from_adapter.clone()),
             self.skip_enum_variants,
         );
+        self.leave_used_out(&mut result.unused);
         self.check(&result)?;
         Ok(result)
     }
@@ -344,7 +370,11 @@ impl ModuleStore for Store {
     fn get_all_tensors(&mut self) -> Result<&BTreeMap<String, Tensor>> {
         let tensors = match self.tensors.take() {
             Some(tensors) => tensors,
-            None => self.tensors()?,
+            None => {
+                let (tensors, aliases) = self.tensors()?;
+                self.aliases = aliases;
+                tensors
+            }
         };
         Ok(self.tensors.insert(tensors))
     }

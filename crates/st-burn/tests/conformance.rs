@@ -8,6 +8,7 @@ struct OnHost;
 
 impl Adapter for OnHost {
     type Framework = Burn;
+    type Tensor = TensorData;
 
     fn framework() -> Burn {
         Burn

@@ -1,4 +1,4 @@
-//! Safetensors checkpoints become [candle](candle_core) tensors.
+//! Safetensors checkpoints become [candle](candle_core) tensors, and the other way round.
 //!
 //! [`load_into_candle`] loads everything, [`Loader`] does so by policies (names, dtypes, parts of
 //! tensors, threads, progress), [`load_tensor_into_candle`] loads one tensor, and `var_builder`
@@ -22,6 +22,8 @@
 //! Tensors keep the dtype of the file: to compute in F32 whatever the file has, cast while loading
 //! ([`Loader::cast_floats`](st_format::Loader::cast_floats)).
 //!
+//! [`save_from_candle`] and [`Saver`] write every dtype that candle has under its own name.
+//!
 //! # candle's version
 //!
 //! Tensors are those of candle-core 0.11, which is re-exported as [`candle_core`]. An engine that
@@ -43,6 +45,7 @@
 mod dtype;
 mod load;
 mod mapped_linear;
+mod save;
 #[cfg(feature = "nn")]
 mod var_builder;
 
@@ -50,6 +53,7 @@ pub use candle_core;
 pub use dtype::{from_candle, to_candle};
 pub use load::{Candle, Loader, load_into_candle, load_tensor_into_candle};
 pub use mapped_linear::MappedLinear;
+pub use save::{Saver, save_from_candle};
 pub use st_format as format;
 #[cfg(feature = "nn")]
 pub use var_builder::{var_builder, var_builder_of};

@@ -129,6 +129,10 @@ impl Framework for Candle {
             Err(error) => vec![Err(error)],
         }
     }
+
+    fn share(&self, tensor: &Tensor) -> Tensor {
+        tensor.clone()
+    }
 }
 
 impl Candle {
@@ -177,6 +181,6 @@ impl Candle {
     }
 }
 
-fn candle_error(error: candle_core::Error) -> Error {
+pub(crate) fn candle_error(error: candle_core::Error) -> Error {
     Error::framework(Candle::NAME, error)
 }

@@ -13,7 +13,8 @@ use crate::dtype::from_candle;
 /// A `VarBuilder` over a checkpoint: a file, an index, or the directory of either.
 ///
 /// Only headers are read here. Each tensor is read when the model asks for it, and cast on the
-/// way where it asks for another dtype. Models of candle-transformers load through it unchanged:
+/// way where it asks for another dtype. A name that the checkpoint records as the alias of another
+/// ([`Checkpoint::aliases`]) is there as well. Models of candle-transformers load through it unchanged:
 ///
 /// ```
 /// use candle_core::{DType, Device, Module, Tensor};
@@ -52,6 +53,11 @@ pub fn var_builder_of(
 struct Weights(Checkpoint);
 
 impl Weights {
+    /// The tensor of this name, or the one it is an alias of.
+    fn info<'a>(&'a self, name: &'a str) -> candle_core::Result<TensorInfo<'a>> {
+        self.0.info(self.0.resolve(name)).map_err(CandleError::wrap)
+    }
+
     fn load(&self, info: TensorInfo, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
         let mut loader = Loader::new(device);
         // What cannot be cast while it is read, candle casts, if it can.
@@ -74,7 +80,7 @@ impl SimpleBackend for Weights {
         dtype: DType,
         device: &Device,
     ) -> candle_core::Result<Tensor> {
-        let info = self.0.info(name).map_err(CandleError::wrap)?;
+        let info = self.info(name)?;
         if info.shape() != shape.dims() {
             let message = format!(
                 "shape is {:?}, the model asks for {:?}",
@@ -96,11 +102,11 @@ impl SimpleBackend for Weights {
         dtype: DType,
         device: &Device,
     ) -> candle_core::Result<Tensor> {
-        let info = self.0.info(name).map_err(CandleError::wrap)?;
+        let info = self.info(name)?;
         self.load(info, dtype, device)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {
-        self.0.get(name).is_some()
+        self.0.get(self.0.resolve(name)).is_some()
     }
 }

@@ -11,6 +11,7 @@ struct OnCpu;
 
 impl Adapter for OnCpu {
     type Framework = Candle;
+    type Tensor = Tensor;
 
     fn framework() -> Candle {
         Candle::from(&Device::Cpu)

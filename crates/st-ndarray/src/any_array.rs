@@ -7,7 +7,7 @@ use num_complex::Complex;
 use st_format::{Buffer, Dtype, Error, Framework, Result};
 
 use crate::dtype::wrong_type;
-use crate::{Element, NdArray, OpaqueArray};
+use crate::{Element, NdArray, OpaqueArray, Savable};
 
 /// How elements of one type lie in an [`AnyArray`].
 pub trait Variant: Sized {
@@ -61,6 +61,18 @@ macro_rules! any_array {
                 }
             }
 
+            pub(crate) fn savable(&self) -> &dyn Savable {
+                match self {
+                    $(AnyArray::$dtype(array) => array,)*
+                    AnyArray::Opaque(array) => array,
+                }
+            }
+
+            /// Whether Rust has a type for elements of `dtype`.
+            pub(crate) fn has_type(dtype: Dtype) -> bool {
+                matches!(dtype, $(Dtype::$dtype)|*)
+            }
+
             /// An array of memory that a load has filled with elements of `dtype`.
             pub(crate) fn from_memory(
                 memory: Buffer,
@@ -69,11 +81,7 @@ macro_rules! any_array {
             ) -> Result<AnyArray> {
                 match dtype {
                     $(Dtype::$dtype => array::<$element>(memory, shape),)*
-                    _ => Ok(AnyArray::Opaque(OpaqueArray::new(
-                        dtype,
-                        shape.to_vec(),
-                        memory.into_vec()?,
-                    ))),
+                    _ => OpaqueArray::new(dtype, shape, memory.into_vec()?).map(AnyArray::Opaque),
                 }
             }
         }

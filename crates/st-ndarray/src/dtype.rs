@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use bytemuck::PodCastError;
+use bytemuck::{NoUninit, PodCastError};
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -13,7 +13,7 @@ use crate::any_array::Variant;
 /// A Rust type that an array can have as its elements: that of one dtype.
 ///
 /// It is implemented for the types in the [crate's table](crate#dtypes), and cannot be for others.
-pub trait Element: Copy + Debug + Send + Sync + 'static + FromBytes + Variant {
+pub trait Element: Copy + Debug + Send + Sync + 'static + NoUninit + FromBytes + Variant {
     /// The dtype it holds.
     const DTYPE: Dtype;
 }

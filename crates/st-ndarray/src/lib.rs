@@ -54,6 +54,7 @@ mod mapped_tensor;
 mod opaque_array;
 #[allow(unsafe_code)]
 mod owning_view;
+mod save;
 mod view;
 
 pub use any_array::AnyArray;
@@ -67,5 +68,6 @@ pub use mapped_tensor::MappedTensor;
 pub use ndarray;
 pub use num_complex;
 pub use opaque_array::OpaqueArray;
+pub use save::{Savable, Saver, save_from_ndarray};
 pub use st_format as format;
 pub use view::view_as_ndarray;

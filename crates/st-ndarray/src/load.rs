@@ -103,4 +103,7 @@ impl Framework for NdArray {
         };
         vec![AnyArray::from_memory(memory, dtype, &whole.shape)]
     }
+    fn share(&self, array: &AnyArray) -> AnyArray {
+        array.clone()
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use st_format::Dtype;
+use st_format::{Dtype, Error, ErrorKind, Result};
+
+use crate::AnyArray;
 
 /// A tensor of a dtype that Rust has no type for: its bytes as they stand in the file, row-major.
 ///
@@ -38,12 +40,30 @@ pub struct OpaqueArray {
 }
 
 impl OpaqueArray {
-    pub(crate) fn new(dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) -> OpaqueArray {
-        OpaqueArray {
-            dtype,
-            shape,
-            bytes,
+    /// An array of these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) where there are not as many bytes as the dtype
+    /// and shape need, or Rust has a type for the dtype.
+    pub fn new(dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Result<OpaqueArray> {
+        if AnyArray::has_type(dtype) {
+            let message = format!("Rust has a type for {dtype}, of which an Array can be made");
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
+        let elements = shape
+            .iter()
+            .try_fold(1_usize, |product, &dim| product.checked_mul(dim));
+        let bits = elements.and_then(|elements| elements.checked_mul(dtype.bits() as usize));
+        if bits.is_none() || bits != bytes.len().checked_mul(8) {
+            let message = format!("{} bytes are no {dtype} {shape:?}", bytes.len());
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
+        }
+        Ok(OpaqueArray {
+            dtype,
+            shape: shape.to_vec(),
+            bytes,
+        })
     }
 
     /// The element type.

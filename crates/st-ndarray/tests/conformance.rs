@@ -19,6 +19,7 @@ const HAS_NO_TYPE: [Dtype; 6] = [
 
 impl Adapter for Arrays {
     type Framework = NdArray;
+    type Tensor = AnyArray;
 
     fn framework() -> NdArray {
         NdArray

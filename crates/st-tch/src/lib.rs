@@ -84,7 +84,7 @@ pub use dtype::{from_tch, to_tch};
 pub use load::{Loader, Tch, load_into_tch, load_tensor_into_tch};
 pub use map::map_into_tch;
 pub use memory::TorchMemory;
-pub use save::save_from_tch;
+pub use save::{Saver, save_from_tch};
 pub use st_format as format;
 pub use tch;
 pub use var_store::{LoadReport, Mismatch, export_var_store, load_into_var_store};

@@ -121,4 +121,7 @@ impl Framework for Tch {
         };
         parts.iter().map(tensor).collect()
     }
+    fn share(&self, tensor: &Tensor) -> Tensor {
+        tensor.shallow_clone()
+    }
 }

@@ -3,17 +3,40 @@
 use std::borrow::Borrow;
 use std::path::Path;
 
-use st_format::{Dtype, Error, ErrorKind, Framework, Layout, Result, Writer};
+use st_format::{Dtype, Error, ErrorKind, Framework, Result, SaveFrom, Storage};
 use tch::{Device, TchError, Tensor};
 
 use crate::Tch;
 use crate::dtype::from_tch;
 use crate::error::tch_error;
 
+/// Saves tch tensors, by policies that are values of the saver.
+///
+/// ```
+/// use st_tch::Saver;
+/// use st_tch::format::{Dtype, byte_size};
+/// use st_tch::tch::{Device, Kind, Tensor};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("model");
+/// let embedding = Tensor::ones([8, 4], (Kind::Float, Device::Cpu));
+/// // The output layer is tied to the embedding, and is not saved twice.
+/// let report = Saver::new()
+///     .metadata("format", "pt")
+///     .cast_floats(Dtype::BF16)
+///     .max_shard_size(byte_size("5GB")?)
+///     .save(&path, [("wte", &embedding), ("lm_head", &embedding)])?;
+/// assert_eq!(report.files, [path.join("model.safetensors")]);
+/// assert_eq!(report.aliases, [("wte".to_owned(), "lm_head".to_owned())]);
+/// # Ok::<(), st_tch::format::Error>(())
+/// ```
+pub type Saver = st_format::Saver<Tch>;
+
 /// Writes tensors to a file, which appears, or replaces what is there, when it is complete.
 ///
 /// They may lie on any device and have any strides; each is brought over or made contiguous where
-/// it has to be, one at a time. Nothing is cast.
+/// it has to be, one at a time. Nothing is cast. Tensors that are the same view of one memory are
+/// saved once ([`st_format::Saver`]).
 ///
 /// ```
 /// use st_tch::tch::{Device, Tensor};
@@ -29,9 +52,9 @@ use crate::error::tch_error;
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) for kinds that the format has no dtype for (see the
-/// [crate's documentation](crate)), [`Framework`](ErrorKind::Framework) where libtorch refuses,
-/// as for sparse tensors; otherwise as [`Writer`]'s methods.
+/// As [`st_format::Saver::save`]; [`Unsupported`](ErrorKind::Unsupported) for kinds that the format
+/// has no dtype for (see the [crate's documentation](crate)), and
+/// [`Framework`](ErrorKind::Framework) where libtorch refuses, as for sparse tensors.
 pub fn save_from_tch<N, T>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (N, T)>,
@@ -40,25 +63,39 @@ where
     N: AsRef<str>,
     T: Borrow<Tensor>,
 {
-    let path = path.as_ref();
-    let tensors: Vec<(N, T)> = tensors.into_iter().collect();
-    let mut layout = Layout::new();
-    for (name, tensor) in &tensors {
-        let (name, tensor) = (name.as_ref(), tensor.borrow());
-        dtype_of(tensor)
-            .and_then(|dtype| layout.tensor(name, dtype, &shape_of(tensor)))
-            .map_err(|error| error.with_path(path).with_tensor(name))?;
+    Saver::new().save(path, tensors).map(drop)
+}
+
+impl<T: Borrow<Tensor>> SaveFrom<T> for Tch {
+    fn dtype(tensor: &T) -> Result<Dtype> {
+        dtype_of(tensor.borrow())
     }
-    let mut writer = Writer::create(path, layout)?;
-    let mut block = Vec::new();
-    for (name, tensor) in &tensors {
-        let name = name.as_ref();
-        for_each_block(tensor.borrow(), &mut block, |bytes| {
-            writer.write(name, bytes)
+
+    fn shape(tensor: &T) -> Vec<usize> {
+        shape_of(tensor.borrow())
+    }
+
+    fn storage(tensor: &T) -> Option<Storage> {
+        let tensor = tensor.borrow();
+        // Others have no memory of their elements, or not in that order, or are yet to be negated.
+        let is_plain = !tensor.is_sparse()
+            && !tensor.is_mkldnn()
+            && !tensor.f_is_conj().ok()?
+            && !tensor.f_is_neg().ok()?;
+        is_plain.then(|| Storage {
+            allocation: tensor.data_ptr().addr(),
+            offset: 0,
+            strides: tensor
+                .stride()
+                .into_iter()
+                .map(|stride| stride as usize)
+                .collect(),
         })
-        .map_err(|error| error.with_path(path).with_tensor(name))?;
     }
-    writer.finish()
+
+    fn bytes(tensor: &T, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        for_each_block(tensor.borrow(), write)
+    }
 }
 
 /// The format's dtype for what a tensor holds.
@@ -79,11 +116,7 @@ pub(crate) fn shape_of(tensor: &Tensor) -> Vec<usize> {
 ///
 /// A copy that stays in the processor's cache costs little, and spares a look into memory that
 /// libtorch may share with anyone.
-fn for_each_block(
-    tensor: &Tensor,
-    block: &mut Vec<u8>,
-    mut each: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
+fn for_each_block(tensor: &Tensor, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     const BLOCK: usize = 256 << 10;
 
     let flat = || -> Result<Tensor, TchError> {
@@ -102,7 +135,7 @@ fn for_each_block(
     }
     let flat = flat().map_err(tch_error)?;
     let at_a_time = BLOCK / size;
-    block.resize(BLOCK, 0);
+    let mut block = vec![0; BLOCK.min(len * size)];
     for begin in (0..len).step_by(at_a_time) {
         let elements = at_a_time.min(len - begin);
         let bytes = &mut block[..elements * size];

@@ -1,6 +1,6 @@
 //! The variables of a model, loaded and saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ use crate::{Loader, save_from_tch};
 /// Writes all variables of a store, trainable or not, to a file.
 ///
 /// The file appears, or replaces what is there, when it is complete. PyTorch's `load_file` and
-/// tch's own `VarStore::load` read it.
+/// tch's own `VarStore::load` read it; but of variables that are tied, the latter finds only the
+/// one that is saved.
 ///
 /// # Errors
 ///
@@ -31,7 +32,9 @@ pub fn export_var_store(path: impl AsRef<Path>, store: &VarStore) -> Result<()> 
 /// The variables stay the same ones: an optimiser that was made before goes on with the values
 /// loaded, and a variable keeps its kind, device and memory. On the CPU the data is read straight
 /// into that memory. A float is rounded where the variable is a narrower one; any other change of
-/// dtype has to keep every value.
+/// dtype has to keep every value. A variable whose name the checkpoint records as an alias
+/// ([`Checkpoint::aliases`]), as [`export_var_store`] does for tied variables, gets the tensor kept
+/// for it.
 ///
 /// Where a tensor does not fit its variable, nothing at all is changed. Otherwise what both have
 /// is loaded, and the report says what only one of them has; [`LoadReport::strict`] makes that an
@@ -63,9 +66,10 @@ pub fn load_into_var_store(path: impl AsRef<Path>, store: &mut VarStore) -> Resu
     let mut variables = variables_of(store);
     let mut report = compare(&checkpoint, &variables);
     if report.mismatched.is_empty() {
-        variables.retain(|name, _| checkpoint.get(name).is_some());
+        variables.retain(|name, _| checkpoint.get(checkpoint.resolve(name)).is_some());
         let (names, variables): (Vec<String>, Vec<Tensor>) = variables.into_iter().unzip();
-        load(&checkpoint, &names, variables)?;
+        let in_file: Vec<&str> = names.iter().map(|name| checkpoint.resolve(name)).collect();
+        load(&checkpoint, &in_file, variables)?;
         report.loaded = names;
     }
     Ok(report)
@@ -138,7 +142,7 @@ fn compare(checkpoint: &Checkpoint, variables: &BTreeMap<String, Tensor>) -> Loa
         path: checkpoint.path().to_owned(),
     };
     for (name, variable) in variables {
-        match checkpoint.get(name) {
+        match checkpoint.get(checkpoint.resolve(name)) {
             None => report.missing.push(name.clone()),
             Some(info) => {
                 if let Err(reason) = check_fits(&info, variable) {
@@ -150,8 +154,12 @@ fn compare(checkpoint: &Checkpoint, variables: &BTreeMap<String, Tensor>) -> Loa
             }
         }
     }
+    let wanted: HashSet<&str> = variables
+        .keys()
+        .map(|name| checkpoint.resolve(name))
+        .collect();
     let names = checkpoint.iter().map(|info| info.name());
-    let unexpected = names.filter(|&name| !variables.contains_key(name));
+    let unexpected = names.filter(|name| !wanted.contains(name));
     report.unexpected = unexpected.map(str::to_owned).collect();
     report.unexpected.sort_unstable();
     report
@@ -173,13 +181,13 @@ fn check_fits(info: &TensorInfo, variable: &Tensor) -> Result<()> {
 }
 
 /// Reads into variables that fit.
-fn load(checkpoint: &Checkpoint, names: &[String], mut variables: Vec<Tensor>) -> Result<()> {
+fn load(checkpoint: &Checkpoint, names: &[&str], mut variables: Vec<Tensor>) -> Result<()> {
     let dtypes: Vec<Dtype> = variables.iter().map(dtype_of).collect::<Result<_>>()?;
     let of_tensor = |name, error: Error| error.with_path(checkpoint.path()).with_tensor(name);
     let mut apart = Vec::with_capacity(names.len());
     let mut reads = Vec::with_capacity(names.len());
     let memory = in_place::bytes_of(&mut variables);
-    for ((name, &dtype), memory) in names.iter().zip(&dtypes).zip(memory) {
+    for ((&name, &dtype), memory) in names.iter().zip(&dtypes).zip(memory) {
         apart.push(memory.is_some());
         reads.extend(memory.map(|bytes| Read::new(name, bytes).cast(dtype)));
     }
@@ -187,7 +195,7 @@ fn load(checkpoint: &Checkpoint, names: &[String], mut variables: Vec<Tensor>) -
 
     let _no_grad = tch::no_grad_guard();
     for (at, variable) in variables.iter_mut().enumerate() {
-        let (name, dtype) = (&names[at], dtypes[at]);
+        let (name, dtype) = (names[at], dtypes[at]);
         let done = match apart[at] {
             true => count_as_changed(variable),
             false => {

@@ -9,6 +9,7 @@ struct OnCpu;
 
 impl Adapter for OnCpu {
     type Framework = Tch;
+    type Tensor = Tensor;
 
     fn framework() -> Tch {
         Tch::from(Device::Cpu)

@@ -18,7 +18,7 @@ const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
 
 /// A parsed index. Shards are numbered in the order they are first named.
 #[derive(Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// Names of all tensors, one after the other.
     names: String,
     /// Where each name ends, and its shard.
@@ -29,7 +29,7 @@ pub(super) struct Index {
 
 /// What `metadata.total_size` says: the bytes of all tensors together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TotalSize {
+pub(crate) enum TotalSize {
     #[default]
     Missing,
     NotANumber,
@@ -37,7 +37,7 @@ pub(super) enum TotalSize {
 }
 
 impl Index {
-    pub(super) fn read(path: &Path) -> Result<Index> {
+    pub(crate) fn read(path: &Path) -> Result<Index> {
         let (file, len) = header::open(path)?;
         if len > MAX_INDEX_LEN {
             let message = format!("the index is {len} bytes long, the limit is {MAX_INDEX_LEN}");
@@ -55,7 +55,7 @@ impl Index {
         Index::parse(text)
     }
 
-    pub(super) fn parse(text: &str) -> Result<Index> {
+    pub(crate) fn parse(text: &str) -> Result<Index> {
         let mut index = Index::default();
         let mut cursor = Cursor::new(text);
         let (mut map_seen, mut metadata_seen) = (false, false);
@@ -147,20 +147,20 @@ impl Index {
     }
 
     /// The shards' file names, relative to the index.
-    pub(super) fn shards(&self) -> &[String] {
+    pub(crate) fn shards(&self) -> &[String] {
         &self.shards
     }
 
-    pub(super) fn total_size(&self) -> TotalSize {
+    pub(crate) fn total_size(&self) -> TotalSize {
         self.total_size
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Each tensor's name and the number of its shard.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
         let mut begin = 0;
         self.entries.iter().map(move |&(end, shard)| {
             let name: Range<usize> = begin..end as usize;
@@ -169,7 +169,7 @@ impl Index {
         })
     }
 
-    pub(super) fn first_tensor_of(&self, shard: usize) -> &str {
+    pub(crate) fn first_tensor_of(&self, shard: usize) -> &str {
         self.iter()
             .find(|&(_, at)| at == shard)
             .map_or("", |(name, _)| name)
@@ -185,7 +185,7 @@ fn in_index(error: SyntaxError) -> Error {
 }
 
 /// A shard lies beside the index or below it, whoever wrote the index.
-fn check_shard_name(name: &str) -> Result<(), &'static str> {
+pub(crate) fn check_shard_name(name: &str) -> Result<(), &'static str> {
     let path = Path::new(name);
     if name.is_empty() {
         return Err("is empty");

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result, ShownPath};
 
 /// What a path turned out to be.
-pub(super) enum Located {
+pub(crate) enum Located {
     File(PathBuf),
     Index(PathBuf),
 }
 
-const INDEX_SUFFIX: &str = ".safetensors.index.json";
-const FILE_SUFFIX: &str = ".safetensors";
+pub(crate) const INDEX_SUFFIX: &str = ".safetensors.index.json";
+pub(crate) const FILE_SUFFIX: &str = ".safetensors";
 
-pub(super) fn locate(path: &Path) -> Result<Located> {
+pub(crate) fn locate(path: &Path) -> Result<Located> {
     if path.is_dir() {
         return in_directory(path).map_err(|error| error.with_path(path));
     }

@@ -6,77 +6,185 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Small tensors are gathered before they are written.
 const BUFFER: usize = 1 << 20;
 
 /// A temporary file beside its target.
 #[derive(Debug)]
-pub(super) struct AtomicFile {
+pub(crate) struct AtomicFile {
     /// As the caller named it.
     path: PathBuf,
-    /// Where links lead.
+    /// What gets replaced.
     target: PathBuf,
     file: BufWriter<File>,
     temporary: TempPath,
-    position: u64,
+    /// None where a write has failed: nobody knows how far it came.
+    position: Option<u64>,
 }
 
 impl AtomicFile {
-    pub(super) fn create(path: &Path) -> Result<AtomicFile> {
-        let target = follow_links(path).map_err(|error| Error::io("cannot follow", error))?;
-        let temporary = temporary_beside(&target)
-            .map_err(|error| Error::io("cannot create a temporary file beside it", error))?;
+    /// A file that is to replace what is at `path`, or what a symlink there leads to.
+    pub(crate) fn create(path: &Path) -> Result<AtomicFile> {
+        let target = follow_links(path)
+            .map_err(|error| Error::io("cannot follow", error).with_path(path))?;
+        AtomicFile::at_target(path, target)
+    }
+
+    /// A file that is to replace what is at `path`, even if that is a symlink.
+    pub(crate) fn create_in_place_of_links(path: &Path) -> Result<AtomicFile> {
+        AtomicFile::at_target(path, path.to_owned())
+    }
+
+    fn at_target(path: &Path, target: PathBuf) -> Result<AtomicFile> {
+        check_replaceable(&target).map_err(|error| error.with_path(path))?;
+        let temporary = temporary_beside(&target).map_err(|error| {
+            Error::io("cannot create a temporary file beside it", error).with_path(path)
+        })?;
         let (file, temporary) = temporary.into_parts();
         Ok(AtomicFile {
             path: path.to_owned(),
             target,
             file: BufWriter::with_capacity(BUFFER, file),
             temporary,
-            position: 0,
+            position: Some(0),
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut write = || {
-            if self.position != offset {
+            if self.position.take() != Some(offset) {
                 self.file.seek(SeekFrom::Start(offset))?;
             }
             self.file.write_all(bytes)
         };
-        write().map_err(|error| Error::io("cannot write", error))?;
-        self.position = offset + bytes.len() as u64;
+        write().map_err(|error| Error::io("cannot write", error).with_path(&self.path))?;
+        self.position = Some(offset + bytes.len() as u64);
         Ok(())
     }
 
-    /// Renames the file to its target; `durable` waits until the disk has it.
-    pub(super) fn replace_target(self, durable: bool) -> Result<()> {
-        let AtomicFile {
+    /// Appends all that is left to be read of `from`.
+    pub(crate) fn append(&mut self, mut from: &File) -> Result<()> {
+        let mut append = || {
+            self.file.flush()?;
+            io::copy(&mut from, self.file.get_mut())
+        };
+        self.position = None;
+        let copied = append();
+        copied.map_err(|error| Error::io("cannot copy", error).with_path(&self.path))?;
+        Ok(())
+    }
+
+    /// Ends the writing. `durable` waits until the disk has the contents.
+    pub(crate) fn close(self, durable: bool) -> Result<ClosedFile> {
+        let close = || -> io::Result<()> {
+            let file = self.file.into_inner().map_err(|error| error.into_error())?;
+            match durable {
+                true => file.sync_all(),
+                false => Ok(()),
+            }
+        };
+        close()
+            .map_err(|error| Error::io("cannot finish the file", error).with_path(&self.path))?;
+        Ok(ClosedFile {
+            path: self.path,
+            target: self.target,
+            temporary: self.temporary,
+            durable,
+        })
+    }
+}
+
+/// A complete file that still has its temporary name.
+#[derive(Debug)]
+pub(crate) struct ClosedFile {
+    path: PathBuf,
+    target: PathBuf,
+    temporary: TempPath,
+    durable: bool,
+}
+
+impl ClosedFile {
+    /// Its name by now.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// The file, which is removed no longer if something goes wrong.
+    pub(crate) fn keep(self) -> Result<KeptFile> {
+        let temporary = self.temporary.keep().map_err(|error| {
+            Error::io("cannot finish the file", error.error).with_path(&self.path)
+        })?;
+        Ok(KeptFile {
+            target: self.target,
+            temporary,
+        })
+    }
+
+    /// Renames the file to its target; where it is to be durable, the disk knows of it then.
+    pub(crate) fn replace_target(self) -> Result<()> {
+        let ClosedFile {
             path,
             target,
-            file,
             temporary,
-            ..
+            durable,
         } = self;
         let replace = || -> io::Result<()> {
-            let file = file.into_inner().map_err(|error| error.into_error())?;
-            if durable {
-                file.sync_all()?;
-            }
-            drop(file);
             temporary.persist(&target).map_err(|error| error.error)?;
-            if durable {
-                sync_directory(&target)?;
+            match durable {
+                true => sync_directory(directory_of(&target)),
+                false => Ok(()),
             }
-            Ok(())
         };
         replace().map_err(|error| Error::io("cannot finish the file", error).with_path(path))
     }
+}
+
+/// A complete file that keeps its temporary name, whatever happens.
+#[derive(Debug)]
+pub(crate) struct KeptFile {
+    target: PathBuf,
+    temporary: PathBuf,
+}
+
+impl KeptFile {
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Gives it a further name: the one it is meant to have, in place of what has it now.
+    pub(crate) fn link_to_target(&self) -> Result<()> {
+        let link = || {
+            // A link replaces nothing, a rename does.
+            let mut name = self.temporary.as_os_str().to_owned();
+            name.push(".link");
+            let link = TempPath::try_from_path(PathBuf::from(name))?;
+            // Some file systems have no links.
+            fs::hard_link(&self.temporary, &link)
+                .or_else(|_| fs::copy(&self.temporary, &link).map(drop))?;
+            link.persist(&self.target).map_err(|error| error.error)
+        };
+        link().map_err(|error| {
+            let what = "saved under a temporary name, but it cannot have its own";
+            Error::io(what, error).with_path(&self.target)
+        })
+    }
+}
+
+/// Devices and pipes are no files to be replaced by others, and directories cannot be.
+fn check_replaceable(target: &Path) -> Result<()> {
+    let what = match fs::metadata(target) {
+        Ok(metadata) if metadata.is_dir() => "is a directory, expected a file",
+        Ok(metadata) if !metadata.is_file() => "is no regular file",
+        // What cannot be looked at is left to the attempt.
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::InvalidRequest, what))
 }
 
 /// The path that a rename has to replace: a link stays, what it leads to is replaced.
@@ -96,7 +204,9 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
 /// A hidden file in the target's directory, with the permissions the target has or would get.
 fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let prefix = format!(".{name}.");
+    // Names have a limit, and the target's may be close to it.
+    let start: String = name.chars().take(40).collect();
+    let prefix = format!(".{start}.");
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(".tmp");
     #[cfg(unix)]
@@ -112,7 +222,7 @@ fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     Ok(temporary)
 }
 
-fn directory_of(file: &Path) -> &Path {
+pub(crate) fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -120,8 +230,8 @@ fn directory_of(file: &Path) -> &Path {
 }
 
 #[cfg(unix)]
-fn sync_directory(target: &Path) -> io::Result<()> {
-    File::open(directory_of(target))?.sync_all()
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 #[cfg(not(unix))]

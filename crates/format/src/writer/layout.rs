@@ -3,19 +3,24 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::header::METADATA;
-use crate::{Dtype, Header, MAX_HEADER_LEN};
+use crate::header::{METADATA, PREFIX_LEN, text};
+use crate::{Dtype, Header, TensorInfo, checksum};
 
 /// The tensors and metadata of a file to be written.
 ///
-/// The header and the order of the data are, byte for byte, those of the reference implementation
-/// (crate `safetensors` 0.8): tensors sorted by dtype, widest first, then by name; `__metadata__`
-/// first in the header, with sorted keys; the header padded with spaces to a multiple of 8 bytes.
+/// By default the header and the order of the data are, byte for byte, those of the reference
+/// implementation (crate `safetensors` 0.8): tensors sorted by dtype, widest first, then by name;
+/// `__metadata__` first in the header, with sorted keys; the header padded with spaces to a
+/// multiple of 8 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     tensors: Vec<(String, Dtype, Vec<usize>)>,
     names: HashSet<String>,
     metadata: BTreeMap<String, String>,
+    in_given_order: bool,
+    alignment: usize,
+    reserved: usize,
+    checksums: bool,
 }
 
 impl Layout {
@@ -48,23 +53,47 @@ impl Layout {
         self.metadata.insert(key.into(), value.into());
     }
 
+    /// Lays the tensors down in the order they are declared in.
+    pub fn in_given_order(&mut self) {
+        self.in_given_order = true;
+    }
+
+    /// Begins the data at a multiple of `bytes`, a power of two, such as 64 or 4096.
+    ///
+    /// Each tensor begins where the one before it ends: where those of the widest dtype come
+    /// first, as they do by default, all of them are aligned to their dtype.
+    pub fn align_data(&mut self, bytes: usize) {
+        self.alignment = bytes;
+    }
+
+    /// Leaves room in the header, in bytes, for metadata to come ([`Editor`](crate::Editor)).
+    pub fn reserve_header(&mut self, bytes: usize) {
+        self.reserved = bytes;
+    }
+
+    /// Records the SHA-256 of each tensor's bytes in the metadata, under the key `sha256:` and the
+    /// tensor's name, as 64 hexadecimal digits. See
+    /// [`Checkpoint::verify_checksums`](crate::Checkpoint::verify_checksums).
+    pub fn checksums(&mut self) {
+        self.checksums = true;
+    }
+
+    pub(super) fn has_checksums(&self) -> bool {
+        self.checksums
+    }
+
     /// The first bytes of the file, up to the data, and the header they say.
     pub(super) fn into_header(mut self) -> Result<(Vec<u8>, Header)> {
-        self.tensors
-            .sort_by(|(a_name, a, _), (b_name, b, _)| b.cmp(a).then(a_name.cmp(b_name)));
-        let mut json = String::from("{");
-        if !self.metadata.is_empty() {
-            push_string(&mut json, METADATA);
-            json.push_str(":{");
-            for (key, value) in &self.metadata {
-                push_string(&mut json, key);
-                json.push(':');
-                push_string(&mut json, value);
-                json.push(',');
-            }
-            close(&mut json, '}');
-            json.push(',');
+        if !self.in_given_order {
+            self.tensors
+                .sort_by(|(a_name, a, _), (b_name, b, _)| b.cmp(a).then(a_name.cmp(b_name)));
         }
+        if self.checksums {
+            let names = self.tensors.iter().map(|(name, ..)| name);
+            let sums = names.map(|name| (checksum::key(name), checksum::PLACEHOLDER.to_owned()));
+            self.metadata.extend(sums);
+        }
+        let mut infos = Vec::with_capacity(self.tensors.len());
         let mut begin = 0_u64;
         for (name, dtype, shape) in &self.tensors {
             let end = byte_len(*dtype, shape).and_then(|len| begin.checked_add(len));
@@ -72,63 +101,38 @@ impl Layout {
                 let message = format!("{dtype} {shape:?} is no whole number of bytes below 2^64");
                 Error::new(ErrorKind::InvalidRequest, message).with_tensor(name)
             })?;
-            push_string(&mut json, name);
-            let dims: Vec<String> = shape.iter().map(usize::to_string).collect();
-            json.push_str(&format!(
-                r#":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}},"#,
-                dims.join(",")
-            ));
+            infos.push(TensorInfo::new(name, *dtype, shape, begin..end));
             begin = end;
         }
-        close(&mut json, '}');
-        while !json.len().is_multiple_of(8) {
-            json.push(' ');
-        }
-        let len = json.len() as u64;
-        if len > MAX_HEADER_LEN {
-            return Err(Error::new(
-                ErrorKind::InvalidRequest,
-                format!("the header would be {len} bytes long, the limit is {MAX_HEADER_LEN}"),
-            ));
-        }
-        let mut bytes = len.to_le_bytes().to_vec();
-        bytes.extend(json.into_bytes());
+        let json = text::json(&self.metadata, infos.into_iter());
+        let bytes = text::padded(&json, self.header_len(json.len())?)?;
         let header = Header::parse(&bytes)?;
         Ok((bytes, header))
     }
-}
 
-/// Ends an object, in place of the comma after its last member.
-fn close(json: &mut String, bracket: char) {
-    if json.ends_with(',') {
-        json.pop();
+    /// How long the header gets, whose text is `json_len` bytes long.
+    fn header_len(&self, json_len: usize) -> Result<u64> {
+        let alignment = match self.alignment {
+            0 => 8,
+            bytes if bytes.is_power_of_two() => bytes.max(8) as u64,
+            bytes => {
+                let message = format!("data cannot be aligned to {bytes}, which is no power of 2");
+                return Err(Error::new(ErrorKind::InvalidRequest, message));
+            }
+        };
+        let end = PREFIX_LEN.saturating_add(json_len as u64);
+        let end = end.saturating_add(self.reserved as u64);
+        let start = end.checked_next_multiple_of(alignment);
+        // What is as long as that, is too long.
+        Ok(start.unwrap_or(u64::MAX) - PREFIX_LEN)
     }
-    json.push(bracket);
 }
 
-fn byte_len(dtype: Dtype, shape: &[usize]) -> Option<u64> {
+/// The bytes that elements of such a dtype and shape take.
+pub(crate) fn byte_len(dtype: Dtype, shape: &[usize]) -> Option<u64> {
     let elements = shape
         .iter()
         .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))?;
     let bits = elements.checked_mul(u64::from(dtype.bits()))?;
     bits.is_multiple_of(8).then_some(bits / 8)
-}
-
-/// Appends a JSON string, escaped as little as the syntax allows, as the reference does.
-fn push_string(json: &mut String, string: &str) {
-    json.push('"');
-    for c in string.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\u{8}' => json.push_str("\\b"),
-            '\u{c}' => json.push_str("\\f"),
-            '\n' => json.push_str("\\n"),
-            '\r' => json.push_str("\\r"),
-            '\t' => json.push_str("\\t"),
-            '\0'..='\u{1f}' => json.push_str(&format!("\\u{:04x}", u32::from(c))),
-            _ => json.push(c),
-        }
-    }
-    json.push('"');
 }

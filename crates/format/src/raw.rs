@@ -1,0 +1,107 @@
+//! Tensors of no framework: their bytes.
+
+use std::path::Path;
+
+use crate::checkpoint::Shard;
+use crate::checksum::{self, for_each_block};
+use crate::error::Result;
+use crate::tied::Storage;
+use crate::{Checkpoint, Dtype, SaveFrom, SaveReport, Saver, TensorInfo, TensorView};
+
+/// No framework: a tensor is its dtype, its shape and its bytes ([`TensorView`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Raw;
+
+impl SaveFrom<TensorView<'_>> for Raw {
+    fn dtype(tensor: &TensorView) -> Result<Dtype> {
+        Ok(tensor.dtype())
+    }
+
+    fn shape(tensor: &TensorView) -> Vec<usize> {
+        tensor.shape().to_vec()
+    }
+
+    fn storage(tensor: &TensorView) -> Option<Storage> {
+        Some(Storage {
+            allocation: tensor.data().as_ptr().addr(),
+            offset: 0,
+            strides: Vec::new(),
+        })
+    }
+
+    fn bytes(tensor: &TensorView, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        write(tensor.data())
+    }
+}
+
+/// A tensor that lies in a checkpoint.
+struct Stored<'a> {
+    shard: &'a Shard,
+    info: TensorInfo<'a>,
+}
+
+impl SaveFrom<Stored<'_>> for Raw {
+    fn dtype(tensor: &Stored) -> Result<Dtype> {
+        Ok(tensor.info.dtype())
+    }
+
+    fn shape(tensor: &Stored) -> Vec<usize> {
+        tensor.info.shape().to_vec()
+    }
+
+    fn storage(_: &Stored) -> Option<Storage> {
+        None
+    }
+
+    fn bytes(tensor: &Stored, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        for_each_block(tensor.shard, &tensor.info, write)
+            .map_err(|error| error.with_path(tensor.shard.path()))
+    }
+}
+
+impl Saver<Raw> {
+    /// Saves a checkpoint's tensors and metadata once more: in other shards or in one file, cast,
+    /// with checksums. Blocks are read and written in turn; no tensor is ever in memory as a whole.
+    ///
+    /// The path may be that of the checkpoint itself, which is replaced in the end.
+    ///
+    /// Checksums are recorded anew where there are any, or are asked for. Otherwise metadata is
+    /// kept, but for what this saver says under the same key.
+    ///
+    /// ```
+    /// use st_format::{Checkpoint, Raw, Saver, byte_size};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let view = st_format::TensorView::new("weight", st_format::Dtype::U8, &[4], &[1, 2, 3, 4])?;
+    /// # let other = st_format::TensorView::new("bias", st_format::Dtype::U8, &[1], &[0])?;
+    /// # Saver::<Raw>::new().save(&path, [("weight", view), ("bias", other)])?;
+    /// let saver = Saver::<Raw>::new().max_shard_size(byte_size("4B")?);
+    /// let report = saver.save_checkpoint(dir.path().join("shards"), &Checkpoint::open(&path)?)?;
+    /// assert_eq!(report.files.len(), 3); // two shards and the index
+    /// # Ok::<(), st_format::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Saver::save), and [`Io`](crate::ErrorKind::Io) where the checkpoint cannot be
+    /// read.
+    pub fn save_checkpoint(
+        &self,
+        path: impl AsRef<Path>,
+        checkpoint: &Checkpoint,
+    ) -> Result<SaveReport> {
+        let mut saver = self.clone();
+        for (key, value) in checkpoint.metadata() {
+            match checksum::is_key(key) {
+                true => saver = saver.checksums(),
+                false => saver = saver.metadata_unless_set(key, value),
+            }
+        }
+        let tensors = checkpoint.iter_with_shard().map(|(shard, info)| {
+            let shard = &checkpoint.shards()[shard];
+            (info.name(), Stored { shard, info })
+        });
+        saver.save(path, tensors)
+    }
+}
