@@ -11,7 +11,7 @@ use cnn::{Cnn, as_in_module};
 use st_burn::burn_store::{
     ApplyError, FloatCastAdapter, ModuleSnapshot, ModuleStore, PathFilter, bridge,
 };
-use st_burn::{Store, load_into_burn, save_from_burn};
+use st_burn::{Saver, Store, load_into_burn, save_from_burn};
 use st_conformance::file::{self, Tensor as Written};
 use st_format::{Checkpoint, Dtype, ErrorKind};
 
@@ -394,4 +394,108 @@ fn a_bool_that_is_neither_is_an_error() {
     // SAFETY: the file is in a directory of the test's own, which only writes it before.
     let mapped = unsafe { st_burn::map_into_burn(&path) };
     assert_eq!(mapped.unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+/// Two layers that can be one parameter.
+#[derive(Module, Debug)]
+struct Tied {
+    first: Linear,
+    second: Linear,
+}
+
+impl Tied {
+    fn new(tied: bool) -> Tied {
+        let config = LinearConfig::new(4, 4).with_bias(false);
+        let first = config.init(&Device::flex());
+        let second = match tied {
+            true => first.clone(),
+            false => config.init(&Device::flex()),
+        };
+        Tied { first, second }
+    }
+}
+
+fn weights(model: &Tied) -> [TensorData; 2] {
+    [&model.first, &model.second].map(|layer| layer.weight.val().into_data())
+}
+
+#[test]
+fn tied_parameters_are_saved_once_and_loaded_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tied.safetensors");
+    let saved = Tied::new(true);
+    saved.save_into(&mut Store::create(&path)).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    assert_eq!(checkpoint.len(), 1);
+    assert_eq!(checkpoint.resolve("second.weight"), "first.weight");
+
+    let mut loaded = Tied::new(false);
+    let result = loaded.load_from(&mut Store::open(&path).unwrap()).unwrap();
+    assert_eq!(sorted(&result.applied), ["first.weight", "second.weight"]);
+    assert!(result.missing.is_empty() && result.unused.is_empty());
+    assert_eq!(weights(&loaded), weights(&saved));
+}
+
+#[test]
+fn a_tensor_that_is_taken_under_one_of_its_names_is_not_unused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tied.safetensors");
+    Tied::new(true)
+        .save_into(&mut Store::create(&path))
+        .unwrap();
+    for name in ["first", "second"] {
+        let mut store = Store::open(&path)
+            .unwrap()
+            .rename(move |other| other.replace(&format!("{name}."), "encoder."))
+            .allow_partial(true);
+        let config = LinearConfig::new(4, 4).with_bias(false);
+        let mut model = Model {
+            encoder: config.init(&Device::flex()),
+            decoder: config.init(&Device::flex()),
+        };
+        let result = model.load_from(&mut store).unwrap();
+        assert_eq!(result.applied, ["encoder.weight"]);
+        assert!(result.unused.is_empty(), "{:?}", result.unused);
+    }
+    // Under neither: it is listed once.
+    let mut store = Store::open(&path).unwrap().allow_partial(true);
+    let result = model().load_from(&mut store).unwrap();
+    assert_eq!(result.unused, ["first.weight"]);
+}
+
+#[test]
+fn clones_that_have_gone_their_own_ways_are_not_tied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("clones.safetensors");
+    let mut saved = Tied::new(true);
+    // The same id, other elements.
+    saved.second.weight = saved.second.weight.map(|weight| weight + 1.0);
+    assert_eq!(saved.first.weight.id, saved.second.weight.id);
+    saved.save_into(&mut Store::create(&path)).unwrap();
+    assert_eq!(Checkpoint::open(&path).unwrap().len(), 2);
+    let mut loaded = Tied::new(false);
+    loaded.load_from(&mut Store::open(&path).unwrap()).unwrap();
+    assert_eq!(weights(&loaded), weights(&saved));
+}
+
+#[test]
+fn saves_by_the_policies_of_a_saver() {
+    let dir = tempfile::tempdir().unwrap();
+    let saver = Saver::new()
+        .metadata("format", "pt")
+        .cast_floats(Dtype::F16)
+        .checksums()
+        .max_shard_size(30);
+    let saved = model();
+    let mut store = Store::create(dir.path()).saver(saver);
+    saved.save_into(&mut store).unwrap();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert!(checkpoint.shards().len() > 1);
+    assert!(checkpoint.iter().all(|info| info.dtype() == Dtype::F16));
+    assert_eq!(checkpoint.metadata()["format"], "pt");
+    checkpoint.verify_checksums().unwrap();
+    // The store that was saved into loads it.
+    let mut loaded = model();
+    let result = loaded.load_from(&mut store).unwrap();
+    assert_eq!(sorted(&result.applied), NAMES);
 }

@@ -1,7 +1,7 @@
 //! What is saved is what the tensors hold, whatever they look like in memory.
 
 use st_format::{Checkpoint, Dtype, ErrorKind};
-use st_tch::{load_into_tch, save_from_tch, to_tch};
+use st_tch::{Saver, load_into_tch, save_from_tch, to_tch};
 use tch::{Device, Kind, Tensor};
 
 fn saved(tensor: &Tensor) -> Tensor {
@@ -123,4 +123,38 @@ fn tch_itself_reads_it() {
     };
     assert_eq!((&**name, read), ("model.weight", &tensor));
     assert_eq!(Checkpoint::open(&path).unwrap().len(), 1);
+}
+
+#[test]
+fn the_same_view_is_saved_once_and_others_on_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.safetensors");
+    let embedding = Tensor::arange(36, (Kind::Float, Device::Cpu)).view([6, 6]);
+    let complex = embedding.view([6, 3, 2]).view_as_complex();
+    let tensors = [
+        ("a.same", embedding.shallow_clone()),
+        ("b.same", embedding.detach().view([6, 6])),
+        ("c.transposed", embedding.transpose(0, 1)),
+        ("d.reshaped", embedding.view([4, 9])),
+        ("e.first", embedding.narrow(0, 0, 3)),
+        ("f.overlapping", embedding.narrow(0, 1, 3)),
+        ("g.copied", embedding.copy()),
+        ("h.empty", embedding.narrow(0, 0, 0)),
+        ("i.empty", embedding.narrow(0, 0, 0)),
+        ("j.complex", complex.shallow_clone()),
+        ("k.conjugated", complex.conj()),
+    ];
+    let report = Saver::new()
+        .save(&path, tensors.iter().map(|(name, tensor)| (name, tensor)))
+        .unwrap();
+    assert_eq!(report.aliases, [("b.same".to_owned(), "a.same".to_owned())]);
+    let loader = st_tch::Loader::new(Device::Cpu).resolve_aliases();
+    let loaded = loader.load(&path).unwrap();
+    assert_eq!(loaded.len(), tensors.len());
+    assert_eq!(loaded["a.same"].data_ptr(), loaded["b.same"].data_ptr());
+    for (name, tensor) in &tensors {
+        assert_eq!(loaded[*name].size(), tensor.size(), "{name}");
+        let resolved = tensor.resolve_conj().contiguous();
+        assert_eq!(bytes(&loaded[*name]), bytes(&resolved), "{name}");
+    }
 }

@@ -143,7 +143,8 @@ fn what_only_one_of_them_has() {
     let (_dir, path) = in_a_file();
     let (saved, mut model) = (Model::new(), Model::new());
     let bias = saved.variable("0.bias");
-    save_from_tch(&path, [("0.bias", &bias), ("z", &bias), ("y", &bias)]).unwrap();
+    let (y, z) = (bias.copy(), bias.copy());
+    save_from_tch(&path, [("0.bias", &bias), ("z", &z), ("y", &y)]).unwrap();
     let before = model.values();
     let report = load_into_var_store(&path, &mut model.store).unwrap();
     assert_eq!(report.loaded, ["0.bias"]);
@@ -322,4 +323,70 @@ fn from_shards() {
         .strict()
         .unwrap();
     assert_eq!(model.variable("0.weight").double_value(&[3, 2]), 11.0);
+}
+
+#[test]
+fn tied_variables_are_saved_once_and_loaded_both() {
+    let (_dir, path) = in_a_file();
+    let store_of = |value: f64| {
+        let store = VarStore::new(Device::Cpu);
+        let embedding = store.root().zeros("wte", &[4, 3]);
+        let _no_grad = tch::no_grad_guard();
+        let _ = embedding.shallow_clone().fill_(value);
+        (store, embedding)
+    };
+    let (store, embedding) = store_of(2.5);
+    let tied = [("wte", &embedding), ("lm_head", &embedding)];
+    save_from_tch(&path, tied).unwrap();
+
+    // A store with both, each with memory of its own.
+    let (mut both, wte) = store_of(0.0);
+    let lm_head = both.root().zeros("lm_head", &[4, 3]);
+    let report = load_into_var_store(&path, &mut both).unwrap();
+    assert_eq!(report.loaded, ["lm_head", "wte"]);
+    report.strict().unwrap();
+    assert_eq!((&wte, &lm_head), (&embedding, &embedding));
+
+    // A store that knows only the name that was not kept.
+    let (mut one, wte) = store_of(0.0);
+    load_into_var_store(&path, &mut one)
+        .unwrap()
+        .strict()
+        .unwrap();
+    assert_eq!(wte, embedding);
+    drop(store);
+}
+
+#[test]
+fn variables_tied_in_the_store() {
+    let (_dir, path) = in_a_file();
+    let tied_store = |value: f64| {
+        let store = VarStore::new(Device::Cpu);
+        let embedding = store.root().zeros("wte", &[4, 3]);
+        // As tying is done with tch: a second name for the same variable.
+        store
+            .variables_
+            .lock()
+            .unwrap()
+            .named_variables
+            .insert("lm_head".to_owned(), embedding.shallow_clone());
+        let _no_grad = tch::no_grad_guard();
+        let _ = embedding.shallow_clone().fill_(value);
+        (store, embedding)
+    };
+    let (store, embedding) = tied_store(1.5);
+    export_var_store(&path, &store).unwrap();
+    let loaded = load_into_tch(&path, Device::Cpu).unwrap();
+    assert_eq!(loaded.keys().collect::<Vec<_>>(), ["lm_head"]);
+
+    let (mut other, variable) = tied_store(0.0);
+    let at = variable.data_ptr();
+    load_into_var_store(&path, &mut other)
+        .unwrap()
+        .strict()
+        .unwrap();
+    assert_eq!(variable, embedding);
+    assert_eq!(variable.data_ptr(), at);
+    let variables = other.variables();
+    assert_eq!(variables["wte"].data_ptr(), variables["lm_head"].data_ptr());
 }
