@@ -8,6 +8,7 @@
 //! | tensors that are the file itself, mapped into memory | [`map_into_burn`] |
 //! | a module's weights, loaded or saved | [`Store`], with `load_from` and `save_into` of burn-store |
 //! | a file of tensors | [`save_from_burn`] |
+//! | the same by policies: dtypes, shards, metadata, checksums | [`Saver`], also of a [`Store`] |
 //!
 //! Tensors are [`TensorData`], burn's tensor on no device yet. `Tensor::from_data(data, &device)`
 //! gives a float tensor the device's default dtype, and so may convert and copy it; to keep the

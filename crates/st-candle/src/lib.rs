@@ -1,11 +1,17 @@
 //! Safetensors checkpoints become [candle](candle_core) tensors, and the other way round.
 //!
-//! [`load_into_candle`] loads everything, [`Loader`] does so by policies (names, dtypes, parts of
-//! tensors, threads, progress), [`load_tensor_into_candle`] loads one tensor, and `var_builder`
-//! (feature `nn`) gives a model of candle-nn what it asks for when it asks for it;
-//! the facade calls that feature `candle-nn`. All of them
-//! read straight from the file into the memory the tensor keeps: one copy, and nothing in
-//! between, whatever the data's alignment.
+//! | I want | use |
+//! |---|---|
+//! | all tensors by name | [`load_into_candle`] |
+//! | the same by policies: names, dtypes, parts of tensors, threads, progress | [`Loader`] |
+//! | one tensor | [`load_tensor_into_candle`] |
+//! | what a model of candle-nn asks for, when it asks for it | `var_builder`, by feature `nn` (the facade calls it `candle-nn`) |
+//! | a linear layer whose weight stays in the mapped file | [`MappedLinear`] |
+//! | a file of tensors | [`save_from_candle`] |
+//! | the same by policies: dtypes, shards, metadata, checksums | [`Saver`] |
+//!
+//! All loads read straight from the file into the memory the tensor keeps: one copy, and nothing
+//! in between, whatever the data's alignment. A save writes from that memory.
 //!
 //! # Dtypes
 //!

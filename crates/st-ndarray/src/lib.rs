@@ -1,4 +1,4 @@
-//! Safetensors checkpoints become [ndarray] arrays.
+//! Safetensors checkpoints become [ndarray] arrays, and the other way round.
 //!
 //! | I have | I want | use |
 //! |---|---|---|
@@ -7,6 +7,8 @@
 //! | a path | other names, other dtypes, parts of tensors, progress | [`Loader`] |
 //! | a path to files that nobody writes to | arrays without a copy | [`map_into_ndarray`] |
 //! | bytes in memory | a borrowed array without a copy | [`view_as_ndarray`] |
+//! | arrays | a file of them | [`save_from_ndarray`] |
+//! | arrays | other dtypes, shards, metadata, checksums | [`Saver`] |
 //!
 //! What is loaded is an [`AnyArray`], whatever its dtype. Where the dtype is known,
 //! [`AnyArray::as_array`] and [`AnyArray::into_array`] give ndarray's own type.

@@ -8,6 +8,7 @@
 //! | tensors that are the file itself, mapped into memory | [`map_into_tch`] |
 //! | the weights of a [`VarStore`](tch::nn::VarStore), loaded or saved | [`load_into_var_store`], [`export_var_store`] |
 //! | a file of tensors | [`save_from_tch`] |
+//! | the same by policies: dtypes, shards, metadata, checksums | [`Saver`] |
 //!
 //! # Dtypes
 //!
