@@ -1,7 +1,7 @@
 //! Conversions between dtypes, block by block.
 //!
-//! A cast is exact, or correctly rounded (to nearest, ties to even); overflow gives infinity and
-//! NaN stays NaN. What cannot be done that way is not offered.
+//! A cast is exact, or correctly rounded (to nearest, ties to even); overflow gives infinity, or NaN
+//! where the dtype has no infinity, and NaN stays NaN. What cannot be done that way is not offered.
 
 use std::mem::MaybeUninit;
 
@@ -27,7 +27,7 @@ type Encode = fn(&[f32], &mut [MaybeUninit<u8>]);
 #[derive(Clone, Copy)]
 enum Convert {
     Directly(Direct),
-    /// For dtypes whose values F32 holds exactly.
+    /// Where rounding to F32 on the way does not change the result.
     ThroughF32(Decode, Encode),
 }
 
@@ -38,13 +38,23 @@ impl Dtype {
     /// Whether values of this dtype can be cast to `to` on load: exactly, or correctly rounded.
     ///
     /// Offered are: a dtype to itself; BOOL to U8; BOOL and integers to wider integers that hold all their
-    /// values; and BOOL, integers and floats of 8 bits and more to F16, BF16, F32 and F64, except
-    /// 64-bit integers to the two 16-bit ones.
+    /// values; and BOOL, integers and floats of 8 bits and more to F8_E4M3, F8_E5M2, F8_E4M3FNUZ,
+    /// F8_E5M2FNUZ, F16, BF16, F32 and F64, except 64-bit integers to those of 8 and 16 bits. Not
+    /// offered are F8_E8M0, a scale rather than a number, and the F4 and F6 kinds, to or from
+    /// anything else.
+    ///
+    /// What is too large for a float dtype becomes infinity, and NaN stays NaN; both keep their
+    /// sign. F8_E4M3 has no infinity: there, too large and infinite values become NaN. The FNUZ
+    /// kinds have one NaN, no infinity and one zero: there, they become that NaN, and negative
+    /// zeros zero. Nothing is clamped to the largest finite value, as some frameworks do for
+    /// F8_E4M3; clamp first where that is wanted.
     pub fn casts_to(self, to: Dtype) -> bool {
         cast_between(self, to).is_ok()
     }
 
-    /// Whether casting to `to` keeps every value.
+    /// Whether casting to `to` keeps every value: of BOOL, those of all bytes, not 0 and 1 alone.
+    ///
+    /// No cast to an 8-bit float from another dtype does.
     pub fn casts_exactly_to(self, to: Dtype) -> bool {
         use Dtype::*;
         match (self, to) {
@@ -57,6 +67,7 @@ impl Dtype {
                 self,
                 Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz | F8E8M0
             ),
+            (_, F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz) => false,
             (_, F32) => self.casts_to(F32) && !matches!(self, I32 | U32 | I64 | U64 | F64),
             (_, F64) => self.casts_to(F64) && !matches!(self, I64 | U64),
             _ => self.casts_to(to),
@@ -128,8 +139,11 @@ macro_rules! each {
 
 fn convert(from: Dtype, to: Dtype) -> Option<Convert> {
     use Dtype::*;
-    if let (Some(decode), Some(encode)) = (decode_f32(from), encode_f32(to)) {
-        return Some(Convert::ThroughF32(decode, encode));
+    if let Some(encode) = encode_f32(to) {
+        let to_odd = || decode_f32_to_odd(from).filter(|_| to.bits() <= 16);
+        if let Some(decode) = decode_f32(from).or_else(to_odd) {
+            return Some(Convert::ThroughF32(decode, encode));
+        }
     }
     match (from, to) {
         (Bool | U8, I16) => each!(u8, i16, i16::from),
@@ -151,12 +165,6 @@ fn convert(from: Dtype, to: Dtype) -> Option<Convert> {
         (U32, U64) => each!(u32, u64, u64::from),
         (I32, I64) => each!(i32, i64, i64::from),
 
-        (I32, F16) => each!(i32, f16, |x| f16::from_f32(rounded_to_odd(x.into()))),
-        (U32, F16) => each!(u32, f16, |x| f16::from_f32(rounded_to_odd(x.into()))),
-        (F64, F16) => each!(f64, f16, |x| f16::from_f32(rounded_to_odd(x))),
-        (I32, BF16) => each!(i32, bf16, |x| bf16::from_f32(rounded_to_odd(x.into()))),
-        (U32, BF16) => each!(u32, bf16, |x| bf16::from_f32(rounded_to_odd(x.into()))),
-        (F64, BF16) => each!(f64, bf16, |x| bf16::from_f32(rounded_to_odd(x))),
         (I32, F32) => each!(i32, f32, |x| x as f32),
         (U32, F32) => each!(u32, f32, |x| x as f32),
         (I64, F32) => each!(i64, f32, |x| x as f32),
@@ -170,17 +178,18 @@ fn convert(from: Dtype, to: Dtype) -> Option<Convert> {
     }
 }
 
+/// For dtypes whose values F32 holds exactly.
 fn decode_f32(dtype: Dtype) -> Option<Decode> {
     Some(match dtype {
         Dtype::Bool | Dtype::U8 => |from, into| read::<u8>(from, into, f32::from),
         Dtype::I8 => |from, into| read::<i8>(from, into, f32::from),
         Dtype::U16 => |from, into| read::<u16>(from, into, f32::from),
         Dtype::I16 => |from, into| read::<i16>(from, into, f32::from),
-        Dtype::F8E5M2 => |from, into| look_up(from, into, &F8E5M2),
-        Dtype::F8E4M3 => |from, into| look_up(from, into, &F8E4M3),
-        Dtype::F8E4M3Fnuz => |from, into| look_up(from, into, &F8E4M3_FNUZ),
-        Dtype::F8E5M2Fnuz => |from, into| look_up(from, into, &F8E5M2_FNUZ),
-        Dtype::F8E8M0 => |from, into| look_up(from, into, &F8E8M0),
+        Dtype::F8E5M2 => |from, into| look_up(from, into, &E5M2_VALUES),
+        Dtype::F8E4M3 => |from, into| look_up(from, into, &E4M3_VALUES),
+        Dtype::F8E4M3Fnuz => |from, into| look_up(from, into, &E4M3_FNUZ_VALUES),
+        Dtype::F8E5M2Fnuz => |from, into| look_up(from, into, &E5M2_FNUZ_VALUES),
+        Dtype::F8E8M0 => |from, into| look_up(from, into, &E8M0_VALUES),
         Dtype::BF16 => |from, into| read::<bf16>(from, into, f32::from),
         Dtype::F16 => |from, into| {
             // Slices at once, for the processor's own conversion instruction.
@@ -194,21 +203,33 @@ fn decode_f32(dtype: Dtype) -> Option<Decode> {
     })
 }
 
+/// For dtypes that have values between those of F32, on the way to floats of at most 16 bits.
+fn decode_f32_to_odd(dtype: Dtype) -> Option<Decode> {
+    Some(match dtype {
+        Dtype::I32 => |from, into| read::<i32>(from, into, |x| rounded_to_odd(x.into())),
+        Dtype::U32 => |from, into| read::<u32>(from, into, |x| rounded_to_odd(x.into())),
+        Dtype::F64 => |from, into| read::<f64>(from, into, rounded_to_odd),
+        _ => return None,
+    })
+}
+
 fn encode_f32(dtype: Dtype) -> Option<Encode> {
     Some(match dtype {
+        Dtype::F8E5M2 => |from, into| write(from, into, |x| E5M2.nearest(x)),
+        Dtype::F8E4M3 => |from, into| write(from, into, |x| E4M3.nearest(x)),
+        Dtype::F8E4M3Fnuz => |from, into| write(from, into, |x| E4M3_FNUZ.nearest(x)),
+        Dtype::F8E5M2Fnuz => |from, into| write(from, into, |x| E5M2_FNUZ.nearest(x)),
         Dtype::F16 => |from, into| {
             let mut block = [f16::ZERO; BLOCK];
             let block = &mut block[..from.len()];
             block.convert_from_f32_slice(from);
             into.write_copy_of_slice(bytemuck::cast_slice(block));
         },
-        Dtype::BF16 => |from, into| {
-            map::<f32, bf16>(bytemuck::cast_slice(from), into, bf16::from_f32);
-        },
+        Dtype::BF16 => |from, into| write(from, into, bf16::from_f32),
         Dtype::F32 => |from, into| {
             into.write_copy_of_slice(bytemuck::cast_slice(from));
         },
-        Dtype::F64 => |from, into| map::<f32, f64>(bytemuck::cast_slice(from), into, f64::from),
+        Dtype::F64 => |from, into| write(from, into, f64::from),
         _ => return None,
     })
 }
@@ -229,13 +250,18 @@ fn read<S: Pod>(from: &[u8], into: &mut [f32], f: impl Fn(S) -> f32) {
     }
 }
 
+#[inline]
+fn write<D: Pod>(from: &[f32], into: &mut [MaybeUninit<u8>], f: impl Fn(f32) -> D) {
+    map(bytemuck::cast_slice(from), into, f);
+}
+
 fn look_up(from: &[u8], into: &mut [f32], table: &[f32; 256]) {
     for (&from, into) in from.iter().zip(into) {
         *into = table[usize::from(from)];
     }
 }
 
-/// An F32 from which rounding on to 16 bits gives what rounding `x` itself would: where `x` is no
+/// An F32 from which rounding on to 16 bits or fewer gives what rounding `x` itself would: where `x` is no
 /// F32, the neighbour whose last bit is set, so that it is never mistaken for a tie.
 fn rounded_to_odd(x: f64) -> f32 {
     let nearest = x as f32;
@@ -257,13 +283,111 @@ enum Special {
     NegativeZeroIsNan,
 }
 
+/// An 8-bit float: sign, exponent, mantissa.
+#[derive(Clone, Copy)]
+struct Float8 {
+    mantissa_bits: u32,
+    bias: i32,
+    special: Special,
+}
+
+impl Float8 {
+    const fn new(mantissa_bits: u32, bias: i32, special: Special) -> Float8 {
+        Float8 {
+            mantissa_bits,
+            bias,
+            special,
+        }
+    }
+
+    /// The values of all codes.
+    const fn values(self) -> [f32; 256] {
+        let mut table = [0.0; 256];
+        let mut code = 0;
+        while code < 256 {
+            table[code] = self.value(code as u32);
+            code += 1;
+        }
+        table
+    }
+
+    const fn value(self, code: u32) -> f32 {
+        let magnitude = code & 0x7F;
+        let exponent = magnitude >> self.mantissa_bits;
+        let mantissa = magnitude & ((1 << self.mantissa_bits) - 1);
+        let is_largest_exponent = exponent == 0x7F >> self.mantissa_bits;
+        let value = match self.special {
+            // This NaN has no sign.
+            Special::NegativeZeroIsNan if code == 0x80 => return f32::NAN,
+            Special::OneNan if magnitude == 0x7F => f32::NAN,
+            Special::Ieee if is_largest_exponent && mantissa == 0 => f32::INFINITY,
+            Special::Ieee if is_largest_exponent => f32::NAN,
+            _ if exponent == 0 => mantissa as f32 * self.smallest(),
+            _ => {
+                (mantissa + (1 << self.mantissa_bits)) as f32
+                    * power_of_two(exponent as i32 - 1)
+                    * self.smallest()
+            }
+        };
+        if code >= 0x80 { -value } else { value }
+    }
+
+    /// The smallest value above zero, of which all finite ones are multiples.
+    const fn smallest(self) -> f32 {
+        power_of_two(1 - self.bias - self.mantissa_bits as i32)
+    }
+
+    /// The code whose value is nearest to `x`; of two, the even one.
+    ///
+    /// Without branches, so that the compiler does several at once.
+    #[inline(always)]
+    fn nearest(self, x: f32) -> u8 {
+        let magnitude = x.to_bits() & 0x7FFF_FFFF;
+        let sign = (x.to_bits() >> 24) & 0x80;
+
+        // Below the smallest normal value: what an F32 is rounded to by adding this, whose last bit
+        // counts the smallest ones.
+        let counter = self.smallest() * power_of_two(23);
+        let subnormal = (f32::from_bits(magnitude) + counter).to_bits() - counter.to_bits();
+
+        // From there on: the upper bits, once the dropped ones have rounded them.
+        let dropped = 23 - self.mantissa_bits;
+        let is_odd = (magnitude >> dropped) & 1;
+        let rounded = (magnitude + (1 << (dropped - 1)) - 1 + is_odd) >> dropped;
+        let bias_change = ((127 - self.bias) as u32) << self.mantissa_bits;
+        let normal = rounded.wrapping_sub(bias_change);
+
+        // The code after the largest finite one is infinity, or NaN where there is none.
+        let (overflow, nan) = match self.special {
+            Special::Ieee => (0x7F >> self.mantissa_bits << self.mantissa_bits, 0x7F),
+            Special::OneNan => (0x7F, 0x7F),
+            Special::NegativeZeroIsNan => (0x80, 0x80),
+        };
+        let smallest_normal = self.smallest() * power_of_two(self.mantissa_bits as i32);
+        let code = if magnitude > f32::INFINITY.to_bits() {
+            nan
+        } else if magnitude < smallest_normal.to_bits() {
+            subnormal
+        } else {
+            normal.min(overflow)
+        };
+        let has_sign = code != 0 || self.special != Special::NegativeZeroIsNan;
+        (code | if has_sign { sign } else { 0 }) as u8
+    }
+}
+
 // Sources: OCP 8-bit Floating Point Specification (E5M2, E4M3), OCP Microscaling Formats (E8M0),
 // arXiv 2206.02915 (the FNUZ kinds).
-static F8E5M2: [f32; 256] = values(2, 15, Special::Ieee);
-static F8E4M3: [f32; 256] = values(3, 7, Special::OneNan);
-static F8E5M2_FNUZ: [f32; 256] = values(2, 16, Special::NegativeZeroIsNan);
-static F8E4M3_FNUZ: [f32; 256] = values(3, 8, Special::NegativeZeroIsNan);
-static F8E8M0: [f32; 256] = {
+const E5M2: Float8 = Float8::new(2, 15, Special::Ieee);
+const E4M3: Float8 = Float8::new(3, 7, Special::OneNan);
+const E5M2_FNUZ: Float8 = Float8::new(2, 16, Special::NegativeZeroIsNan);
+const E4M3_FNUZ: Float8 = Float8::new(3, 8, Special::NegativeZeroIsNan);
+
+static E5M2_VALUES: [f32; 256] = E5M2.values();
+static E4M3_VALUES: [f32; 256] = E4M3.values();
+static E5M2_FNUZ_VALUES: [f32; 256] = E5M2_FNUZ.values();
+static E4M3_FNUZ_VALUES: [f32; 256] = E4M3_FNUZ.values();
+static E8M0_VALUES: [f32; 256] = {
     let mut table = [f32::NAN; 256];
     let mut code = 0;
     while code < 255 {
@@ -272,37 +396,6 @@ static F8E8M0: [f32; 256] = {
     }
     table
 };
-
-/// The values of all codes of an 8-bit float: sign, exponent, `mantissa_bits` of mantissa.
-const fn values(mantissa_bits: u32, bias: i32, special: Special) -> [f32; 256] {
-    let mut table = [0.0; 256];
-    let mut code = 0;
-    while code < 256 {
-        let magnitude = (code & 0x7F) as u32;
-        let exponent = (magnitude >> mantissa_bits) as i32;
-        let mantissa = magnitude & ((1 << mantissa_bits) - 1);
-        let largest = 0x7F >> mantissa_bits;
-        let nan = match special {
-            Special::Ieee => exponent == largest && mantissa != 0,
-            Special::OneNan => magnitude == 0x7F,
-            Special::NegativeZeroIsNan => code == 0x80,
-        };
-        let infinite = matches!(special, Special::Ieee) && exponent == largest && mantissa == 0;
-        let value = if nan {
-            f32::NAN
-        } else if infinite {
-            f32::INFINITY
-        } else if exponent == 0 {
-            mantissa as f32 * power_of_two(1 - bias - mantissa_bits as i32)
-        } else {
-            (mantissa + (1 << mantissa_bits)) as f32
-                * power_of_two(exponent - bias - mantissa_bits as i32)
-        };
-        table[code] = if code >= 0x80 { -value } else { value };
-        code += 1;
-    }
-    table
-}
 
 /// 2 to the power of `exponent`, which is at least -149.
 const fn power_of_two(exponent: i32) -> f32 {

@@ -142,8 +142,45 @@ fn nearest_integer(x: i128, precision: u32) -> i128 {
     if x < 0 { -rounded } else { rounded }
 }
 
-/// What a value is in a floating point dtype of 16 bits and more.
-fn round(value: Value, to: Dtype) -> Value {
+/// Halfway from the value of each code of an 8-bit float, without its sign, to the next: from 0 to
+/// the largest finite value, and from there to what would follow if the exponent went on.
+fn ties(dtype: Dtype) -> Vec<f64> {
+    let values = (0..0x80).map(|code| match decode(dtype, &[code]) {
+        Value::Float(value) => value,
+        Value::Integer(_) => panic!("{dtype} is no float"),
+    });
+    let finite: Vec<f64> = values.take_while(|value| value.is_finite()).collect();
+    let [.., before, largest] = finite[..] else {
+        panic!("{dtype} has no values");
+    };
+    let next = finite[1..].iter().copied().chain([2.0 * largest - before]);
+    let pairs = finite.iter().zip(next);
+    pairs.map(|(value, next)| (value + next) / 2.0).collect()
+}
+
+/// The code of an 8-bit float for the number of that sign, as the `magnitude`th from 0 on.
+fn float8(dtype: Dtype, magnitude: usize, negative: bool) -> u8 {
+    let has_negative_zero = !matches!(dtype, F8E4M3Fnuz | F8E5M2Fnuz);
+    let code = u8::try_from(magnitude).unwrap();
+    match negative && (magnitude > 0 || has_negative_zero) {
+        true => code | 0x80,
+        false => code,
+    }
+}
+
+/// The value nearest to `x` among those of all codes of an 8-bit float, by search.
+fn nearest_float8(x: f64, dtype: Dtype, ties: &[f64]) -> Value {
+    if x.is_nan() {
+        return Value::Float(x);
+    }
+    let below = ties.partition_point(|&tie| tie < x.abs());
+    let is_tie = ties.get(below) == Some(&x.abs());
+    let magnitude = below + usize::from(is_tie && below % 2 == 1);
+    decode(dtype, &[float8(dtype, magnitude, x.is_sign_negative())])
+}
+
+/// What a value is in a floating point dtype.
+fn round(value: Value, to: Dtype, ties: &[f64]) -> Value {
     let float = match value {
         Value::Float(x) => x,
         Value::Integer(x) => {
@@ -151,13 +188,14 @@ fn round(value: Value, to: Dtype) -> Value {
                 F64 => 53,
                 F32 => 24,
                 // Exact, and rounded below.
-                F16 | BF16 => 53,
+                F16 | BF16 | F8E5M2 | F8E4M3 | F8E4M3Fnuz | F8E5M2Fnuz => 53,
                 _ => return value,
             };
             nearest_integer(x, precision) as f64
         }
     };
     Value::Float(match to {
+        _ if FLOATS_OF_8_BITS.contains(&to) => return nearest_float8(float, to, ties),
         F16 => nearest(float, 11, -14, f16::MAX.to_f64()),
         BF16 => nearest(float, 8, -126, bf16::MAX.to_f64()),
         F32 => nearest(float, 24, -126, f32::MAX.into()),
@@ -171,9 +209,13 @@ fn casts_rightly(from: Dtype, to: Dtype, data: &[u8]) {
     let found = cast(from, to, data).unwrap();
     let (from_size, to_size) = (from.bytes().unwrap(), to.bytes().unwrap());
     assert_eq!(found.len() / to_size, data.len() / from_size);
+    let ties = match FLOATS_OF_8_BITS.contains(&to) {
+        true => ties(to),
+        false => Vec::new(),
+    };
     for (element, found) in data.chunks(from_size).zip(found.chunks(to_size)) {
         let value = decode(from, element);
-        let (found, expected) = (decode(to, found), round(value, to));
+        let (found, expected) = (decode(to, found), round(value, to, &ties));
         assert!(
             found.is(expected),
             "{from} {element:02x?} = {value:?}: {found:?} as {to}, expected {expected:?}"
@@ -211,7 +253,8 @@ fn values_are_those_of_half_and_float8() {
     }
 }
 
-const FLOATS: [Dtype; 4] = [F16, BF16, F32, F64];
+const FLOATS_OF_8_BITS: [Dtype; 4] = [F8E5M2, F8E4M3, F8E4M3Fnuz, F8E5M2Fnuz];
+const FLOATS: [Dtype; 8] = [F8E5M2, F8E4M3, F8E4M3Fnuz, F8E5M2Fnuz, F16, BF16, F32, F64];
 const EIGHT_BITS: [Dtype; 8] = [Bool, U8, I8, F8E5M2, F8E4M3, F8E8M0, F8E4M3Fnuz, F8E5M2Fnuz];
 const SIXTEEN_BITS: [Dtype; 4] = [I16, U16, F16, BF16];
 
@@ -301,7 +344,7 @@ fn is_offered(from: Dtype, to: Dtype) -> bool {
         || is_integer(to) && (from == Bool || is_integer(from)) && fits(from, to)
         || from_number
             && FLOATS.contains(&to)
-            && !(from.bits() == 64 && is_integer(from) && to.bits() == 16)
+            && !(from.bits() == 64 && is_integer(from) && to.bits() <= 16)
 }
 
 #[test]
@@ -389,11 +432,18 @@ proptest! {
             .map(|x| x >> 63 << 63 | (860 + x % 310) << 52 | x >> 12)
             .flat_map(u64::to_le_bytes)
             .collect();
+        // Where those of an F32 and an 8-bit float are.
+        let small: Vec<u8> = data
+            .iter()
+            .map(|x| f64::from_bits(x >> 63 << 63 | (1000 + x % 45) << 52 | x >> 12) as f32)
+            .flat_map(f32::to_le_bytes)
+            .collect();
         for from in [U32, I32, U64, I64, F32, F64] {
             for &to in Dtype::ALL {
                 if from.casts_to(to) {
                     casts_rightly(from, to, &bytes);
                     casts_rightly(from, to, &moderate);
+                    casts_rightly(from, to, &small);
                 }
             }
         }
@@ -432,6 +482,96 @@ fn f64_next_to_every_tie_of_f16_and_bf16() {
         }
         assert!(cast(F64, to, &data).unwrap() == expected, "F64 to {to}");
         casts_rightly(F64, to, &data);
+    }
+}
+
+#[test]
+fn f64_and_f32_next_to_every_tie_of_8_bit_floats() {
+    for to in FLOATS_OF_8_BITS {
+        let mut expected = Vec::new();
+        let mut doubles = Vec::new();
+        let mut singles = Vec::new();
+        for (code, tie) in ties(to).into_iter().enumerate() {
+            let even = code + code % 2;
+            let single = tie as f32;
+            assert_eq!(f64::from(single), tie);
+            for (double, single, rounded) in [
+                (tie.next_down(), single.next_down(), code),
+                (tie, single, even),
+                (tie.next_up(), single.next_up(), code + 1),
+            ] {
+                for negative in [false, true] {
+                    let sign = if negative { -1.0 } else { 1.0 };
+                    doubles.extend((sign * double).to_le_bytes());
+                    singles.extend((sign as f32 * single).to_le_bytes());
+                    expected.push(float8(to, rounded, negative));
+                }
+            }
+        }
+        assert_eq!(cast(F64, to, &doubles).unwrap(), expected, "F64 to {to}");
+        assert_eq!(cast(F32, to, &singles).unwrap(), expected, "F32 to {to}");
+    }
+}
+
+#[test]
+fn f32_of_all_sizes_to_8_bit_floats() {
+    let samples = (0..=u32::MAX).step_by(39_989);
+    let data: Vec<u8> = samples.flat_map(u32::to_le_bytes).collect();
+    for to in FLOATS_OF_8_BITS {
+        casts_rightly(F32, to, &data);
+    }
+}
+
+/// What rounds to more than the largest finite value, and what is infinite or NaN already.
+#[test]
+fn overflow_and_nan_of_8_bit_floats() {
+    for (to, largest, past_largest, overflow, nan) in [
+        (F8E5M2, 57344.0, 61440.0, 0x7C, 0x7F),
+        (F8E4M3, 448.0, 464.0_f32.next_up(), 0x7F, 0x7F),
+        // No NaN of these has a sign.
+        (F8E4M3Fnuz, 240.0, 248.0, 0x80, 0x80),
+        (F8E5M2Fnuz, 57344.0, 61440.0, 0x80, 0x80),
+    ] {
+        let last_finite = overflow - 1;
+        for (value, code) in [
+            (largest, last_finite),
+            (past_largest.next_down(), last_finite),
+            (past_largest, overflow),
+            (f32::MAX, overflow),
+            (f32::INFINITY, overflow),
+            (f32::from_bits(0x7F80_0001), nan),
+            (f32::from_bits(0x7FC0_0000), nan),
+            (f32::from_bits(0x7FFF_FFFF), nan),
+        ] {
+            let bits = value.to_bits();
+            for (bits, code) in [(bits, code), (bits | 1 << 31, code | 0x80)] {
+                let found = cast(F32, to, &bits.to_le_bytes()).unwrap();
+                assert_eq!(found, [code], "{value:?} ({bits:#x}) to {to}");
+            }
+        }
+        for (from, negative_nan) in [
+            (F64, &0xFFF0_0000_0000_0001_u64.to_le_bytes()[..]),
+            (F16, &0xFC01_u16.to_le_bytes()[..]),
+            (BF16, &0xFF81_u16.to_le_bytes()[..]),
+            (F8E5M2, &[0xFD][..]),
+            (F8E4M3, &[0xFF][..]),
+        ] {
+            if from != to {
+                let found = cast(from, to, negative_nan).unwrap();
+                assert_eq!(found, [nan | 0x80], "{from} to {to}");
+            }
+        }
+        for (from, unsigned_nan) in [(F8E4M3Fnuz, 0x80), (F8E5M2Fnuz, 0x80), (F8E8M0, 0xFF)] {
+            if from != to {
+                let found = cast(from, to, &[unsigned_nan]).unwrap();
+                assert_eq!(found, [nan], "{from} to {to}");
+            }
+        }
+        let tiny = (-1e-300_f64).to_le_bytes();
+        let zero = float8(to, 0, true);
+        assert_eq!(cast(F64, to, &tiny).unwrap(), [zero], "F64 to {to}");
+        let zero_of_f16 = cast(F16, to, &[0, 0x80]).unwrap();
+        assert_eq!(zero_of_f16, [zero], "F16 to {to}");
     }
 }
 
