@@ -1,7 +1,7 @@
 //! Conversions between dtypes, block by block.
 //!
-//! A cast is exact, or correctly rounded (to nearest, ties to even); overflow gives infinity, or NaN
-//! where the dtype has no infinity, and NaN stays NaN. What cannot be done that way is not offered.
+//! A cast is exact, or correctly rounded (to nearest, ties to even); overflow and NaN become what
+//! PyTorch 2.13 makes of them. What cannot be done that way is not offered.
 
 use std::mem::MaybeUninit;
 
@@ -35,7 +35,8 @@ enum Convert {
 const BLOCK: usize = 512;
 
 impl Dtype {
-    /// Whether values of this dtype can be cast to `to` on load: exactly, or correctly rounded.
+    /// Whether values of this dtype can be cast to `to`, on a load or a save: exactly, or correctly
+    /// rounded.
     ///
     /// Offered are: a dtype to itself; BOOL to U8; BOOL and integers to wider integers that hold all their
     /// values; and BOOL, integers and floats of 8 bits and more to F8_E4M3, F8_E5M2, F8_E4M3FNUZ,
@@ -43,11 +44,11 @@ impl Dtype {
     /// offered are F8_E8M0, a scale rather than a number, and the F4 and F6 kinds, to or from
     /// anything else.
     ///
-    /// What is too large for a float dtype becomes infinity, and NaN stays NaN; both keep their
-    /// sign. F8_E4M3 has no infinity: there, too large and infinite values become NaN. The FNUZ
-    /// kinds have one NaN, no infinity and one zero: there, they become that NaN, and negative
-    /// zeros zero. Nothing is clamped to the largest finite value, as some frameworks do for
-    /// F8_E4M3; clamp first where that is wanted.
+    /// What is too large for a float dtype becomes what PyTorch 2.13 makes of it: infinity, and in
+    /// F8_E4M3, which has none, the largest finite value, 448. NaN stays NaN; all keep their sign.
+    /// The FNUZ kinds have one NaN, no infinity and one zero: there, what is too large becomes that
+    /// NaN, and negative zeros zero. (PyTorch before 2.12 and ml_dtypes make NaN of what is too
+    /// large for F8_E4M3.)
     pub fn casts_to(self, to: Dtype) -> bool {
         cast_between(self, to).is_ok()
     }
@@ -357,10 +358,10 @@ impl Float8 {
         let bias_change = ((127 - self.bias) as u32) << self.mantissa_bits;
         let normal = rounded.wrapping_sub(bias_change);
 
-        // The code after the largest finite one is infinity, or NaN where there is none.
+        // What is past the largest finite value: infinity, that value itself, or NaN.
         let (overflow, nan) = match self.special {
             Special::Ieee => (0x7F >> self.mantissa_bits << self.mantissa_bits, 0x7F),
-            Special::OneNan => (0x7F, 0x7F),
+            Special::OneNan => (0x7E, 0x7F),
             Special::NegativeZeroIsNan => (0x80, 0x80),
         };
         let smallest_normal = self.smallest() * power_of_two(self.mantissa_bits as i32);

@@ -158,10 +158,15 @@ fn ties(dtype: Dtype) -> Vec<f64> {
     pairs.map(|(value, next)| (value + next) / 2.0).collect()
 }
 
-/// The code of an 8-bit float for the number of that sign, as the `magnitude`th from 0 on.
+/// The code of an 8-bit float for the number of that sign, as the `magnitude`th from 0 on, or for
+/// what is past the largest finite one: the largest itself in F8_E4M3.
 fn float8(dtype: Dtype, magnitude: usize, negative: bool) -> u8 {
     let has_negative_zero = !matches!(dtype, F8E4M3Fnuz | F8E5M2Fnuz);
-    let code = u8::try_from(magnitude).unwrap();
+    let code = match dtype {
+        F8E4M3 => magnitude.min(0x7E),
+        _ => magnitude,
+    };
+    let code = u8::try_from(code).unwrap();
     match negative && (magnitude > 0 || has_negative_zero) {
         true => code | 0x80,
         false => code,
@@ -526,13 +531,14 @@ fn f32_of_all_sizes_to_8_bit_floats() {
 #[test]
 fn overflow_and_nan_of_8_bit_floats() {
     for (to, largest, past_largest, overflow, nan) in [
-        (F8E5M2, 57344.0, 61440.0, 0x7C, 0x7F),
-        (F8E4M3, 448.0, 464.0_f32.next_up(), 0x7F, 0x7F),
+        (F8E5M2, (57344.0, 0x7B), 61440.0, 0x7C, 0x7F),
+        // Clamped.
+        (F8E4M3, (448.0, 0x7E), 464.0_f32.next_up(), 0x7E, 0x7F),
         // No NaN of these has a sign.
-        (F8E4M3Fnuz, 240.0, 248.0, 0x80, 0x80),
-        (F8E5M2Fnuz, 57344.0, 61440.0, 0x80, 0x80),
+        (F8E4M3Fnuz, (240.0, 0x7F), 248.0, 0x80, 0x80),
+        (F8E5M2Fnuz, (57344.0, 0x7F), 61440.0, 0x80, 0x80),
     ] {
-        let last_finite = overflow - 1;
+        let (largest, last_finite) = largest;
         for (value, code) in [
             (largest, last_finite),
             (past_largest.next_down(), last_finite),

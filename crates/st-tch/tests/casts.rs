@@ -39,13 +39,7 @@ fn casts_as_libtorch(from: Dtype, elements: &[u8]) {
         let converted = source.to_kind(to_tch(to).unwrap());
         let pairs = codes(cast).into_iter().zip(codes(&converted));
         for (value, (found, theirs)) in values.iter().zip(pairs) {
-            let sign = u16::from(value.is_sign_negative()) << 7;
             let expected = match to {
-                // Since 2.12, libtorch clamps to 448, infinity too; until 2.11, it did not.
-                Dtype::F8E4M3 if value.abs() > 464.0 => {
-                    assert_eq!(theirs, sign | 0x7E, "{from} {value:?} to {to}");
-                    sign | 0x7F
-                }
                 // Which NaN depends on the processor, in libtorch.
                 Dtype::F16 | Dtype::BF16 if value.is_nan() => {
                     let infinity = if to == Dtype::F16 { 0x7C00 } else { 0x7F80 };
