@@ -10,7 +10,8 @@ use globset::{Glob, GlobMatcher};
 /// A checkpoint is named by a .safetensors file, by the index of a sharded model
 /// (model.safetensors.index.json), or by a directory that holds one of these.
 ///
-/// Only headers are read, never the weights, so models of any size are looked at in no time.
+/// Only headers are read, so models of any size are looked at in no time, unless it is the weights
+/// that are to be checked.
 #[derive(Debug, Parser)]
 #[command(name = "safetensors", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -52,12 +53,22 @@ pub(crate) struct Inspect {
 /// Of each file the header is checked against the format's rules and against the file's length;
 /// of an index also that every shard is there and holds the tensors it should. For each path one
 /// line says that it is ok, or what is wrong; what is odd but allowed follows as warnings.
+///
+/// With --checksums all weights are read as well, and every tensor that is not as it was saved is
+/// named, on a line of its own.
 #[derive(Debug, Args)]
 #[command(after_long_help = VERIFY_NOTES)]
 pub(crate) struct Verify {
     /// .safetensors files, indexes, or directories with one of these.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+
+    /// Also read every tensor, and compare it with the SHA-256 that was recorded when it was saved.
+    ///
+    /// Checksums stand in the metadata, under sha256: and the tensor's name. A tensor without one
+    /// is neither ok nor broken: there is nothing to compare it with.
+    #[arg(long)]
+    pub(crate) checksums: bool,
 
     /// Print nothing about what is ok: neither its line nor its warnings.
     #[arg(long, short)]
@@ -120,17 +131,20 @@ const VERIFY_NOTES: &str = r#"JSON, a line for each path:
    "verdict": "ok",                     or "broken" or "unseen"
    "tensors": 148,                      where the verdict is "ok"
    "bytes": 497759232,                  the same; those of all tensors
+   "checksums": 148,                    the same, with --checksums: tensors that are as recorded
    "warnings": ["model/model.safetensors: ..."],   the same
-   "error": "..."}                      where it is another: what is wrong
+   "error": "...",                      where it is another: what is wrong
+   "errors": ["...", "..."]}            the same, with --checksums: all that is, if it is several
 
 Exit status:
   0  all are ok; there may be warnings
   1  something is broken
   2  nothing is broken, but something could not be looked at; or the command was misused
   All paths are looked at, whatever is wrong with one. Those that could not be are named on
-  standard error: files that are missing or unreadable, and directories that hold no checkpoint
-  or several.
+  standard error: files that are missing or unreadable, directories that hold no checkpoint or
+  several, and, with --checksums, tensors whose checksum is not recorded.
 
 Examples:
   safetensors verify model.safetensors
-  safetensors verify --quiet models/*/"#;
+  safetensors verify --quiet models/*/
+  safetensors verify --checksums model/"#;

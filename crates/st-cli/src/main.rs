@@ -1,7 +1,7 @@
 //! The `safetensors` command: looks into checkpoints and checks them.
 //!
-//! It reads headers only, through [`st_format::Checkpoint`]; what it knows beyond that library is
-//! how to show things to a person (text) and to a program (`--json`).
+//! All it does is st-format's doing; what it knows beyond that library is how to show things to a
+//! person (text) and to a program (`--json`).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -9,6 +9,7 @@ mod escape;
 mod inspect;
 mod json;
 mod output;
+mod progress;
 mod table;
 mod units;
 mod verdict;

@@ -77,6 +77,26 @@ fn errors_and_warnings() {
 }
 
 #[test]
+fn recorded_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let quoted = serde_json::to_string(NAME).unwrap();
+    let key = serde_json::to_string(&format!("sha256:{NAME}")).unwrap();
+    let entries = header_of(&[NAME, "plain"]);
+    let header = entries.replacen('{', &format!(r#"{{"__metadata__":{{{key}:{quoted}}},"#), 1);
+    let path = write_file(&dir.path().join("m.safetensors"), &header, 2);
+    let shown = run(args!["verify", "--checksums", &path]);
+    assert_eq!(shown.code, Some(1));
+    for text in [&shown.stdout, &shown.stderr] {
+        assert_harmless(text);
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    let json = run(args!["verify", "--checksums", "--json", &path]).stdout;
+    assert_harmless(&json);
+    let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(parsed["errors"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn shard_names_of_an_index() {
     let dir = tempfile::tempdir().unwrap();
     let index = dir.path().join("model.safetensors.index.json");
