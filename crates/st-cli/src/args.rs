@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use globset::{Glob, GlobMatcher};
+use st_format::{Dtype, UnknownDtype, byte_size};
 
-/// Look into .safetensors checkpoints, and check them.
+/// Look into .safetensors checkpoints, check and copy them.
 ///
 /// A checkpoint is named by a .safetensors file, by the index of a sharded model
 /// (model.safetensors.index.json), or by a directory that holds one of these.
@@ -23,6 +24,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Inspect(Inspect),
     Verify(Verify),
+    Copy(Copy),
 }
 
 /// Show the metadata, the tensors and the totals of a checkpoint.
@@ -77,6 +79,71 @@ pub(crate) struct Verify {
     /// Print a JSON object for each path, on a line of its own, instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Save a checkpoint once more: elsewhere, in other shards, as one file, cast.
+///
+/// Without --max-shard-size the copy is one file, so that shards are merged. Where TO is a
+/// directory, the copy becomes the checkpoint in it, in place of the one that may be there. TO may
+/// be FROM.
+///
+/// Metadata and aliases are kept. Of checksums that are recorded each is compared, and recorded
+/// anew: a damaged tensor is not copied.
+///
+/// Weights pass through in blocks, models of any size need little memory. The copy is all or
+/// nothing: what was at TO is there until all of the new is. What kills the command may leave
+/// hidden files there, which end in .tmp.
+#[derive(Debug, Args)]
+#[command(after_long_help = COPY_NOTES)]
+pub(crate) struct Copy {
+    /// A .safetensors file, an index, or a directory with one of these.
+    pub(crate) from: PathBuf,
+
+    /// The file to write, or a directory; with --max-shard-size one that need not be there yet.
+    pub(crate) to: PathBuf,
+
+    /// Split the copy into shards of at most this many bytes of tensors, with an index.
+    ///
+    /// Such as 5GB, 200MiB or 1000. A larger tensor has a shard to itself.
+    #[arg(long, value_name = "SIZE", value_parser = byte_size)]
+    pub(crate) max_shard_size: Option<u64>,
+
+    /// Cast all floating point tensors to this dtype, such as BF16.
+    ///
+    /// Values are rounded to the nearest, ties to even. Tensors of other dtypes stay as they are.
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    pub(crate) cast_floats: Option<Dtype>,
+
+    /// Set free text in the metadata; can be given several times.
+    #[arg(long, num_args = 2, value_names = ["KEY", "VALUE"], allow_hyphen_values = true)]
+    pub(crate) metadata: Vec<String>,
+
+    /// Record the SHA-256 of each tensor, for verify --checksums.
+    #[arg(long)]
+    pub(crate) checksums: bool,
+
+    /// Begin the tensors' data at a multiple of so many bytes, a power of two such as 4096.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) align: Option<usize>,
+
+    /// Leave so many bytes of room in each header, for metadata to come.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) reserve: Option<usize>,
+
+    /// Return only when the disk has everything, so that it survives a power failure.
+    #[arg(long)]
+    pub(crate) durable: bool,
+}
+
+/// The values of an option that takes two at a time: `--metadata KEY VALUE`, for each may hold any
+/// character, `=` included.
+pub(crate) fn pairs(values: &[String]) -> &[[String; 2]] {
+    let (pairs, _) = values.as_chunks();
+    pairs
+}
+
+fn dtype(name: &str) -> Result<Dtype, UnknownDtype> {
+    name.to_ascii_uppercase().parse()
 }
 
 /// A glob over tensor names.
@@ -148,3 +215,15 @@ Examples:
   safetensors verify model.safetensors
   safetensors verify --quiet models/*/
   safetensors verify --checksums model/"#;
+
+const COPY_NOTES: &str = r#"Exit status:
+  0  the copy is there; its files are named on standard output, an index last
+  1  FROM is broken
+  2  it could not be done, or the command was misused
+  With 1 and 2 what was at TO is still there.
+
+Examples:
+  safetensors copy model/ merged.safetensors
+  safetensors copy model.safetensors shards/ --max-shard-size 5GB
+  safetensors copy model/ half/ --cast-floats BF16 --max-shard-size 5GB --checksums
+  safetensors copy a.safetensors b.safetensors --metadata license Apache-2.0"#;

@@ -1,10 +1,11 @@
-//! The `safetensors` command: looks into checkpoints and checks them.
+//! The `safetensors` command: looks into checkpoints, checks and copies them.
 //!
 //! All it does is st-format's doing; what it knows beyond that library is how to show things to a
 //! person (text) and to a program (`--json`).
 #![forbid(unsafe_code)]
 
 mod args;
+mod copy;
 mod escape;
 mod inspect;
 mod json;
@@ -39,6 +40,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> io::Result<Verdict> {
     let verdict = match &cli.command {
         Command::Inspect(args) => inspect::run(args, out)?,
         Command::Verify(args) => verify::run(args, out)?,
+        Command::Copy(args) => copy::run(args, out)?,
     };
     out.flush()?;
     Ok(verdict)

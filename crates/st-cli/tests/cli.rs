@@ -4,6 +4,8 @@
 
 #[path = "cli/checksums.rs"]
 mod checksums;
+#[path = "cli/copy.rs"]
+mod copy;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/hostile.rs"]

@@ -1,25 +1,15 @@
 //! What `verify --checksums` says, and its exit status.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use st_format::{Editor, Header, Raw, Saver};
+use st_format::{Editor, Raw, Saver};
 
-use crate::files::{SMALL, SMALL_DATA, small_tensors, write_file};
+use crate::files::{SMALL, SMALL_DATA, damage, small_tensors, write_file};
 use crate::run::{args, run};
 
 fn save(path: &Path, saver: Saver<Raw>) {
     saver.checksums().save(path, small_tensors()).unwrap();
-}
-
-/// Changes the first byte of a tensor.
-fn damage(path: &Path, tensor: &str) {
-    let header = Header::read(path).unwrap();
-    let begin = header.get(tensor).unwrap().data_offsets().start;
-    let mut bytes = fs::read(path).unwrap();
-    bytes[(header.data_start() + begin) as usize] ^= 1;
-    fs::write(path, bytes).unwrap();
 }
 
 #[test]

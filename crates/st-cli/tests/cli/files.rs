@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use st_format::{Dtype, TensorView};
+use st_format::{Dtype, Header, TensorView};
 
 /// Three F32 tensors and an I64 one, not in the order of their data, and two metadata entries.
 pub(crate) const SMALL: &str = r#"{
@@ -34,6 +34,15 @@ pub(crate) fn small_tensors() -> [(&'static str, TensorView<'static>); 3] {
         tensor("h.0.bias", Dtype::F32, &[2], BIAS),
         tensor("steps", Dtype::I64, &[1], STEPS),
     ]
+}
+
+/// Changes the first byte of a tensor.
+pub(crate) fn damage(path: &Path, tensor: &str) {
+    let header = Header::read(path).unwrap();
+    let begin = header.get(tensor).unwrap().data_offsets().start;
+    let mut bytes = fs::read(path).unwrap();
+    bytes[(header.data_start() + begin) as usize] ^= 1;
+    fs::write(path, bytes).unwrap();
 }
 
 /// A file with this header, padded to a multiple of eight, and so many bytes of data.
