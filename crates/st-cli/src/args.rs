@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use globset::{Glob, GlobMatcher};
 use st_format::{Dtype, UnknownDtype, byte_size};
 
-/// Look into .safetensors checkpoints, check and copy them.
+/// Look into .safetensors checkpoints, check, copy and edit them.
 ///
 /// A checkpoint is named by a .safetensors file, by the index of a sharded model
 /// (model.safetensors.index.json), or by a directory that holds one of these.
@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Inspect(Inspect),
     Verify(Verify),
     Copy(Copy),
+    Edit(Edit),
 }
 
 /// Show the metadata, the tensors and the totals of a checkpoint.
@@ -135,6 +136,59 @@ pub(crate) struct Copy {
     pub(crate) durable: bool,
 }
 
+/// Change the metadata of a file, or the names of its tensors.
+///
+/// The weights stay where they are if the new header fits in the place of the old one, which
+/// copy --reserve makes larger; otherwise the file is written anew and replaced. All changes are
+/// made at once, and none if one cannot be: --remove first, then --set, then --rename.
+///
+/// What is changed in place changes under those who read it, and is not all or nothing if the power
+/// fails: keep a copy of what cannot be had again.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = EDIT_NOTES,
+    group = ArgGroup::new("changes").required(true).multiple(true),
+)]
+pub(crate) struct Edit {
+    /// A .safetensors file. The index of a shard is not changed, and would not know of new names.
+    pub(crate) file: PathBuf,
+
+    /// Set free text in the metadata; can be given several times, as all changes can.
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["KEY", "VALUE"],
+        allow_hyphen_values = true,
+        group = "changes"
+    )]
+    pub(crate) set: Vec<String>,
+
+    /// Remove free text from the metadata.
+    #[arg(
+        long,
+        value_name = "KEY",
+        allow_hyphen_values = true,
+        group = "changes"
+    )]
+    pub(crate) remove: Vec<String>,
+
+    /// Give a tensor, or an alias, another name; names can be exchanged.
+    ///
+    /// Aliases of a tensor and its checksum go with it.
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["OLD", "NEW"],
+        allow_hyphen_values = true,
+        group = "changes"
+    )]
+    pub(crate) rename: Vec<String>,
+
+    /// Return only when the disk has everything, so that it survives a power failure.
+    #[arg(long)]
+    pub(crate) durable: bool,
+}
+
 /// The values of an option that takes two at a time: `--metadata KEY VALUE`, for each may hold any
 /// character, `=` included.
 pub(crate) fn pairs(values: &[String]) -> &[[String; 2]] {
@@ -227,3 +281,13 @@ Examples:
   safetensors copy model.safetensors shards/ --max-shard-size 5GB
   safetensors copy model/ half/ --cast-floats BF16 --max-shard-size 5GB --checksums
   safetensors copy a.safetensors b.safetensors --metadata license Apache-2.0"#;
+
+const EDIT_NOTES: &str = r#"Exit status:
+  0  it was changed; standard output says whether in place
+  1  FILE is broken, or something else
+  2  it could not be done, or the command was misused
+  With 1 and 2 nothing was changed, unless it was the disk that failed.
+
+Examples:
+  safetensors edit model.safetensors --set license Apache-2.0 --remove note
+  safetensors edit model.safetensors --rename weight model.weight --rename bias model.bias"#;

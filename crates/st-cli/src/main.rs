@@ -1,4 +1,4 @@
-//! The `safetensors` command: looks into checkpoints, checks and copies them.
+//! The `safetensors` command: looks into checkpoints, checks, copies and edits them.
 //!
 //! All it does is st-format's doing; what it knows beyond that library is how to show things to a
 //! person (text) and to a program (`--json`).
@@ -6,6 +6,7 @@
 
 mod args;
 mod copy;
+mod edit;
 mod escape;
 mod inspect;
 mod json;
@@ -41,6 +42,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> io::Result<Verdict> {
         Command::Inspect(args) => inspect::run(args, out)?,
         Command::Verify(args) => verify::run(args, out)?,
         Command::Copy(args) => copy::run(args, out)?,
+        Command::Edit(args) => edit::run(args, out)?,
     };
     out.flush()?;
     Ok(verdict)

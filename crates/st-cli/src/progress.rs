@@ -18,6 +18,6 @@ pub(crate) fn shown<T>(work: impl FnOnce(Progress) -> T) -> T {
 }
 
 fn style() -> ProgressStyle {
-    let template = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    let template = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -6,6 +6,8 @@
 mod checksums;
 #[path = "cli/copy.rs"]
 mod copy;
+#[path = "cli/edit.rs"]
+mod edit;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/hostile.rs"]

@@ -97,6 +97,39 @@ fn recorded_checksums() {
 }
 
 #[test]
+fn copies_and_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let quoted = serde_json::to_string(NAME).unwrap();
+    let fp4 = format!(r#"{{{quoted}:{{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}}}"#);
+    let path = write_file(&dir.path().join("a\u{1b}[31m"), &fp4, 1);
+    let to = dir.path().join("b\u{1b}[31m");
+
+    for fine in [
+        args!["copy", &path, &to].to_vec(),
+        args!["edit", &to, "--set", NAME, NAME].to_vec(),
+        args!["edit", &to, "--rename", NAME, "plain"].to_vec(),
+        args!["edit", &to, "--rename", "plain", NAME].to_vec(),
+    ] {
+        assert_harmless(&run(fine).fine());
+    }
+    for wrong in [
+        args!["copy", &path, &to, "--cast-floats", "F32"].to_vec(),
+        args!["edit", &path, "--remove", NAME].to_vec(),
+        args!["edit", &path, "--rename", "missing\u{1b}", NAME].to_vec(),
+        args!["edit", &path, "--rename", NAME, "__metadata__"].to_vec(),
+    ] {
+        let shown = run(wrong);
+        assert_eq!((shown.code, shown.stdout.as_str()), (Some(2), ""));
+        assert_harmless(&shown.stderr);
+        assert_eq!(shown.stderr.lines().count(), 1, "{}", shown.stderr);
+    }
+    let metadata = run(args!["inspect", "--json", &to]).fine();
+    let parsed: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(parsed["metadata"][NAME], NAME);
+    assert_eq!(parsed["tensors"][0]["name"], NAME);
+}
+
+#[test]
 fn shard_names_of_an_index() {
     let dir = tempfile::tempdir().unwrap();
     let index = dir.path().join("model.safetensors.index.json");

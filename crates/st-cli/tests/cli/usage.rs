@@ -10,7 +10,7 @@ fn help_and_version() {
             .starts_with(concat!("safetensors ", env!("CARGO_PKG_VERSION")))
     );
     assert!(run(["--help"]).fine().contains("Usage:"));
-    for verb in ["inspect", "verify", "copy"] {
+    for verb in ["inspect", "verify", "copy", "edit"] {
         let help = run([verb, "--help"]).fine();
         for part in ["Usage:", "Exit status:", "Examples:"] {
             assert!(help.contains(part), "{part} in {help}");
@@ -31,6 +31,11 @@ fn misuse_exits_with_2() {
         &args!["copy", "a", "b", "--cast-floats", "bfloat16"],
         &args!["copy", "a", "b", "--max-shard-size", "5 potatoes"],
         &args!["copy", "a", "b", "--metadata", "key"],
+        &args!["edit", "--set", "key", "value"],
+        &args!["edit", "a"],
+        &args!["edit", "a", "--durable"],
+        &args!["edit", "a", "--set", "key"],
+        &args!["edit", "a", "--rename", "old"],
         &args!["frobnicate"],
     ] {
         let shown = run(misuse);
