@@ -30,7 +30,8 @@ pub(crate) enum Command {
 
 /// Show the metadata, the tensors and the totals of a checkpoint.
 ///
-/// Tensors are listed in file order, shard by shard. A name is shown in quotes, with escapes,
+/// Tensors are listed in file order, shard by shard. Aliases are further names of tensors, recorded
+/// in the metadata; checksums recorded there are only counted. A name is shown in quotes, with escapes,
 /// where it holds anything but visible characters and single spaces.
 #[derive(Debug, Args)]
 #[command(after_long_help = INSPECT_NOTES)]
@@ -38,7 +39,7 @@ pub(crate) struct Inspect {
     /// A .safetensors file, an index, or a directory with one of these.
     pub(crate) path: PathBuf,
 
-    /// Show only the tensors whose name matches; totals are those of what is shown.
+    /// Show only tensors and aliases whose name matches; totals are those of what is shown.
     ///
     /// The glob has to match the whole name. In it * stands for any text, dots included, ? for one
     /// byte, [0-3] for one of these, {q,k,v} for one of these words; a backslash takes the meaning
@@ -221,6 +222,9 @@ impl std::str::FromStr for Filter {
 const INSPECT_NOTES: &str = r#"JSON:
   {"path": "model.safetensors",         the file or index that was read
    "metadata": {"format": "pt"},        keys sorted; of shards that differ, the first one counts
+   "aliases": {                         further names of tensors, each with the tensor's own; they
+     "lm_head.weight": "wte.weight"     stand in "metadata" too
+   },
    "tensors": [{
      "name": "wte.weight",
      "dtype": "F32",

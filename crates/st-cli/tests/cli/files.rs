@@ -72,6 +72,14 @@ pub(crate) fn header_of(names: &[&str]) -> String {
     header + "}"
 }
 
+/// A file of two tensors, three aliases, checksums of a kind, and one further metadata entry.
+pub(crate) fn write_with_aliases(dir: &Path) -> PathBuf {
+    let metadata = r#"{"__metadata__": {"format": "pt", "head": "embedding", "tail": "end",
+        "head.again": "embedding", "sha256:embedding": "0", "sha256:end": "0"},"#;
+    let header = header_of(&["embedding", "end"]).replacen('{', metadata, 1);
+    write_file(&dir.join("m.safetensors"), &header, 2)
+}
+
 /// A directory with an index and two shards of two tensors and one.
 pub(crate) fn write_sharded(dir: &Path) {
     write_file(&dir.join("one.safetensors"), &header_of(&["a.x", "a.y"]), 2);

@@ -22,10 +22,11 @@ fn assert_harmless(text: &str) {
 fn names_and_metadata() {
     let dir = tempfile::tempdir().unwrap();
     let quoted = serde_json::to_string(NAME).unwrap();
+    let alias = serde_json::to_string(&format!("{NAME}2")).unwrap();
     let entries = header_of(&[NAME, "plain", " edge ", ""]);
     let header = entries.replacen(
         '{',
-        &format!(r#"{{"__metadata__":{{{quoted}:{quoted}}},"#),
+        &format!(r#"{{"__metadata__":{{{quoted}:{quoted},{alias}:{quoted}}},"#),
         1,
     );
     let path = write_file(&dir.path().join("m.safetensors"), &header, 4);
@@ -37,10 +38,11 @@ fn names_and_metadata() {
         "\nplain ",
         "\n\" edge \" ",
         "\n\"\" ",
+        &format!("z2\"  {SHOWN}\n"),
     ] {
         assert!(shown.contains(line), "{line:?} in {shown}");
     }
-    assert_eq!(shown.lines().count(), 16, "{shown}");
+    assert_eq!(shown.lines().count(), 19, "{shown}");
 
     let json = run(args!["inspect", "--json", &path]).fine();
     assert_harmless(&json);
