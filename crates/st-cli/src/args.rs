@@ -11,8 +11,8 @@ use st_format::{Dtype, UnknownDtype, byte_size};
 /// A checkpoint is named by a .safetensors file, by the index of a sharded model
 /// (model.safetensors.index.json), or by a directory that holds one of these.
 ///
-/// Only headers are read, so models of any size are looked at in no time, unless it is the weights
-/// that are to be checked.
+/// inspect and verify read headers only, so models of any size are looked at in no time; copy and
+/// verify --checksums read all of the weights.
 #[derive(Debug, Parser)]
 #[command(name = "safetensors", version, max_term_width = 100)]
 pub(crate) struct Cli {
