@@ -2,29 +2,31 @@
 
 use std::fmt::Write;
 use std::mem::MaybeUninit;
+use std::sync::Mutex;
 
 use sha2::{Digest, Sha256};
 
 use crate::Checkpoint;
 use crate::buffer::as_uninit;
 use crate::checkpoint::Shard;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::{TensorInfo, threads};
 
 /// What stands for a checksum until the tensor has been written.
 pub(crate) const PLACEHOLDER: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
-const PREFIX: &str = "sha256:";
+/// How keys in `__metadata__` begin under which a tensor's checksum is recorded; its name follows.
+pub const CHECKSUM_PREFIX: &str = "sha256:";
 
 /// The key in `__metadata__` of a tensor's checksum.
 pub(crate) fn key(tensor: &str) -> String {
-    format!("{PREFIX}{tensor}")
+    format!("{CHECKSUM_PREFIX}{tensor}")
 }
 
 /// Whether a key of `__metadata__` is that of a checksum.
 pub(crate) fn is_key(key: &str) -> bool {
-    key.starts_with(PREFIX)
+    key.starts_with(CHECKSUM_PREFIX)
 }
 
 /// The SHA-256 of bytes that come in pieces.
@@ -45,6 +47,18 @@ impl Checksum {
         }
         digits
     }
+
+    /// Ends the bytes, whose checksum has to be the recorded one.
+    pub(crate) fn compare(self, recorded: &str) -> Result<()> {
+        let found = self.finish();
+        match found == recorded {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::ChecksumMismatch,
+                format!("its SHA-256 is {found}, {} was recorded", Quoted(recorded)),
+            )),
+        }
+    }
 }
 
 impl Checkpoint {
@@ -61,27 +75,42 @@ impl Checkpoint {
         let verify = |&(shard, info): &(usize, TensorInfo)| verify(&self.shards()[shard], &info);
         threads::map(&tensors, verify).map(drop)
     }
+
+    /// As [`verify_checksums`](Checkpoint::verify_checksums), but goes on where a tensor fails:
+    /// returns the errors of all of them, in file order. Calls `progress(done, total)` after each
+    /// tensor, with bytes.
+    pub fn checksum_errors(&self, progress: impl Fn(u64, u64) + Sync) -> Vec<Error> {
+        let tensors: Vec<_> = self.iter_with_shard().collect();
+        let total = self.byte_len();
+        let done = Mutex::new(0_u64);
+        let errors = threads::map(&tensors, |&(shard, info)| {
+            let error = verify(&self.shards()[shard], &info).err();
+            let mut done = threads::lock(&done);
+            *done = done.saturating_add(info.byte_len());
+            progress(*done, total);
+            Ok(error)
+        });
+        errors.into_iter().flatten().flatten().collect()
+    }
+}
+
+/// A tensor's checksum in its file's metadata.
+pub(crate) fn recorded<'a>(shard: &'a Shard, info: &TensorInfo) -> Option<&'a str> {
+    let recorded = shard.header().metadata().get(&key(info.name()));
+    recorded.map(String::as_str)
 }
 
 /// Compares a tensor's bytes with the checksum in its file's metadata.
 pub(crate) fn verify(shard: &Shard, info: &TensorInfo) -> Result<()> {
     let compare = || {
-        let recorded = shard.header().metadata().get(&key(info.name()));
-        let recorded = recorded
+        let recorded = recorded(shard, info)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "no checksum of it is recorded"))?;
         let mut checksum = Checksum::default();
         for_each_block(shard, info, |bytes| {
             checksum.add(bytes);
             Ok(())
         })?;
-        let found = checksum.finish();
-        match found == *recorded {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::ChecksumMismatch,
-                format!("its SHA-256 is {found}, {recorded:?} was recorded"),
-            )),
-        }
+        checksum.compare(recorded)
     };
     compare().map_err(|error: Error| error.with_path(shard.path()).with_tensor(info.name()))
 }

@@ -72,6 +72,7 @@ mod writer;
 pub use archive::SafeTensors;
 pub use buffer::{Buffer, Memory};
 pub use checkpoint::{Checkpoint, Read, Shard, Warning};
+pub use checksum::CHECKSUM_PREFIX;
 pub use dtype::{Dtype, UnknownDtype};
 pub use edit::{Edited, Editor};
 pub use element::Element;

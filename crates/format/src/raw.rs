@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::checkpoint::Shard;
-use crate::checksum::{self, for_each_block};
-use crate::error::Result;
+use crate::checksum::{self, Checksum, for_each_block};
+use crate::error::{Error, Result};
 use crate::tied::Storage;
 use crate::{Checkpoint, Dtype, SaveFrom, SaveReport, Saver, TensorInfo, TensorView};
 
@@ -54,8 +54,20 @@ impl SaveFrom<Stored<'_>> for Raw {
     }
 
     fn bytes(tensor: &Stored, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        for_each_block(tensor.shard, &tensor.info, write)
-            .map_err(|error| error.with_path(tensor.shard.path()))
+        let Stored { shard, info } = tensor;
+        let mut copy = || {
+            let recorded = checksum::recorded(shard, info);
+            let mut checksum = Checksum::default();
+            for_each_block(shard, info, |bytes| {
+                if recorded.is_some() {
+                    checksum.add(bytes);
+                }
+                write(bytes)
+            })?;
+            // A checksum recorded anew would hide what has been damaged since.
+            recorded.map_or(Ok(()), |recorded| checksum.compare(recorded))
+        };
+        copy().map_err(|error: Error| error.with_path(shard.path()))
     }
 }
 
@@ -65,8 +77,8 @@ impl Saver<Raw> {
     ///
     /// The path may be that of the checkpoint itself, which is replaced in the end.
     ///
-    /// Checksums are recorded anew where there are any, or are asked for. Otherwise metadata is
-    /// kept, but for what this saver says under the same key.
+    /// Checksums are compared where they are recorded, and recorded anew where there are any, or
+    /// are asked for. Otherwise metadata is kept, but for what this saver says under the same key.
     ///
     /// ```
     /// use st_format::{Checkpoint, Raw, Saver, byte_size};
@@ -84,8 +96,8 @@ impl Saver<Raw> {
     ///
     /// # Errors
     ///
-    /// As [`save`](Saver::save), and [`Io`](crate::ErrorKind::Io) where the checkpoint cannot be
-    /// read.
+    /// As [`save`](Saver::save); [`Io`](crate::ErrorKind::Io) where the checkpoint cannot be read;
+    /// and [`ChecksumMismatch`](crate::ErrorKind::ChecksumMismatch).
     pub fn save_checkpoint(
         &self,
         path: impl AsRef<Path>,

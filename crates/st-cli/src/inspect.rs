@@ -10,17 +10,14 @@ use st_format::Checkpoint;
 
 use crate::args::Inspect;
 use crate::json;
-use crate::output::complain;
+use crate::output::fail;
 use crate::verdict::Verdict;
 use report::{Report, shard_names};
 
 pub(crate) fn run(args: &Inspect, out: &mut impl Write) -> io::Result<Verdict> {
     let checkpoint = match Checkpoint::open(&args.path) {
         Ok(checkpoint) => checkpoint,
-        Err(error) => {
-            complain(&error.to_string());
-            return Ok(Verdict::from(&error));
-        }
+        Err(error) => return Ok(fail(&error)),
     };
     let shards = shard_names(&checkpoint);
     let report = Report::of(&checkpoint, &shards, args.filter.as_ref());

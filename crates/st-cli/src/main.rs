@@ -1,14 +1,17 @@
-//! The `safetensors` command: looks into checkpoints and checks them.
+//! The `safetensors` command: looks into checkpoints, checks, copies and edits them.
 //!
-//! It reads headers only, through [`st_format::Checkpoint`]; what it knows beyond that library is
-//! how to show things to a person (text) and to a program (`--json`).
+//! All it does is st-format's doing; what it knows beyond that library is how to show things to a
+//! person (text) and to a program (`--json`).
 #![forbid(unsafe_code)]
 
 mod args;
+mod copy;
+mod edit;
 mod escape;
 mod inspect;
 mod json;
 mod output;
+mod progress;
 mod table;
 mod units;
 mod verdict;
@@ -38,6 +41,8 @@ fn run(cli: &Cli, out: &mut impl Write) -> io::Result<Verdict> {
     let verdict = match &cli.command {
         Command::Inspect(args) => inspect::run(args, out)?,
         Command::Verify(args) => verify::run(args, out)?,
+        Command::Copy(args) => copy::run(args, out)?,
+        Command::Edit(args) => edit::run(args, out)?,
     };
     out.flush()?;
     Ok(verdict)

@@ -2,7 +2,10 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
+use st_format::Error;
+
 use crate::escape::escape;
+use crate::verdict::Verdict;
 
 /// Standard output, locked, and buffered whatever it leads to.
 pub(crate) fn stdout() -> impl Write {
@@ -18,6 +21,12 @@ pub(crate) fn stdout() -> impl Write {
 pub(crate) fn complain(message: &str) {
     // There is no one left to tell if this fails.
     let _ = writeln!(io::stderr(), "error: {}", escape(message));
+}
+
+/// Tells of what ends the command.
+pub(crate) fn fail(error: &Error) -> Verdict {
+    complain(&error.to_string());
+    Verdict::from(error)
 }
 
 /// Writes until nobody reads any more, and from then on nowhere.

@@ -35,6 +35,16 @@ impl<'a> Table<'a> {
         self.cells.extend(cells.into_iter().take(columns));
     }
 
+    /// A paragraph of its own under a title, or nothing where there are no rows.
+    pub(crate) fn write_titled(&self, out: &mut impl Write, title: &str) -> io::Result<()> {
+        if self.cells.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        writeln!(out, "{title}")?;
+        self.write(out)
+    }
+
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let widths = self.widths();
         for row in self.rows() {

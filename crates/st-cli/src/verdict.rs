@@ -23,6 +23,8 @@ impl From<&Error> for Verdict {
             ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Ambiguous | ErrorKind::OutOfMemory => {
                 Verdict::Unseen
             }
+            // The command was asked for what cannot be done.
+            ErrorKind::InvalidRequest | ErrorKind::Unsupported => Verdict::Unseen,
             _ => Verdict::Broken,
         }
     }

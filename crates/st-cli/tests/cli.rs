@@ -1,6 +1,13 @@
-//! Runs the real command on files that are written here, byte by byte.
+//! Runs the real command on files that are written here: most of them byte by byte, those with
+//! checksums by the library.
 #![forbid(unsafe_code)]
 
+#[path = "cli/checksums.rs"]
+mod checksums;
+#[path = "cli/copy.rs"]
+mod copy;
+#[path = "cli/edit.rs"]
+mod edit;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/hostile.rs"]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use st_format::{Checkpoint, TensorInfo};
+use st_format::{CHECKSUM_PREFIX, Checkpoint, TensorInfo};
 
 use super::totals::Totals;
 use crate::args::Filter;
@@ -15,8 +15,16 @@ use crate::args::Filter;
 pub(super) struct Report<'a> {
     pub(super) path: Cow<'a, str>,
     pub(super) metadata: BTreeMap<&'a str, &'a str>,
+    /// Those whose one name or other the filter matches.
+    pub(super) aliases: BTreeMap<&'a str, &'a str>,
     pub(super) tensors: Vec<Tensor<'a>>,
     pub(super) totals: Totals,
+    /// The metadata that is neither an alias nor a checksum.
+    #[serde(skip)]
+    pub(super) notes: BTreeMap<&'a str, &'a str>,
+    /// The number of those that are recorded.
+    #[serde(skip)]
+    pub(super) checksums: u64,
     /// The number of tensors before the filter.
     #[serde(skip)]
     pub(super) of: u64,
@@ -40,18 +48,29 @@ impl<'a> Report<'a> {
         shards: &'a [Cow<'a, str>],
         filter: Option<&Filter>,
     ) -> Report<'a> {
-        let shown = |info: &TensorInfo| filter.is_none_or(|filter| filter.matches(info.name()));
+        let shown = |name: &str| filter.is_none_or(|filter| filter.matches(name));
         let mut tensors = Vec::new();
         let mut totals = Totals::default();
-        for (shard, info) in checkpoint.iter_with_shard().filter(|(_, info)| shown(info)) {
+        let infos = checkpoint.iter_with_shard();
+        for (shard, info) in infos.filter(|(_, info)| shown(info.name())) {
             totals.add(&info);
             tensors.push(Tensor::of(info, &shards[shard]));
         }
+        let metadata = checkpoint.metadata();
+        let mut aliases = checkpoint.aliases();
+        let (checksums, mut notes): (BTreeMap<_, _>, BTreeMap<_, _>) = metadata
+            .iter()
+            .partition(|(key, _)| key.starts_with(CHECKSUM_PREFIX));
+        notes.retain(|key, _| !aliases.contains_key(key));
+        aliases.retain(|alias, kept| shown(alias) || shown(kept));
         Report {
             path: checkpoint.path().to_string_lossy(),
-            metadata: checkpoint.metadata(),
+            metadata,
+            aliases,
             tensors,
             totals,
+            notes,
+            checksums: checksums.len() as u64,
             of: checkpoint.len() as u64,
             shards: shards.len() as u64,
         }

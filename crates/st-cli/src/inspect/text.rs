@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use st_format::CHECKSUM_PREFIX;
+
 use super::report::Report;
 use super::totals::{Total, Totals};
 use crate::escape::{cut, escape, name};
@@ -12,6 +14,7 @@ use crate::units;
 pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     heading(out, report)?;
     metadata(out, report)?;
+    aliases(out, report)?;
     tensors(out, report)?;
     totals(out, &report.totals)
 }
@@ -32,16 +35,24 @@ fn heading(out: &mut impl Write, report: &Report) -> io::Result<()> {
 fn metadata(out: &mut impl Write, report: &Report) -> io::Result<()> {
     const LONGEST_KEY: usize = 40;
     const LONGEST_VALUE: usize = 100;
-    if report.metadata.is_empty() {
-        return Ok(());
-    }
     let mut table = Table::new([Align::Left; 2]);
-    for (key, value) in &report.metadata {
+    for (key, value) in &report.notes {
         table.row([cut(key, LONGEST_KEY), cut(value, LONGEST_VALUE)].map(Cow::from));
     }
-    writeln!(out)?;
-    writeln!(out, "metadata")?;
-    table.write(out)
+    // There are as many as tensors.
+    if report.checksums > 0 {
+        let key = format!("{CHECKSUM_PREFIX}…");
+        table.row([key, units::exactly(report.checksums, "checksum")].map(Cow::from));
+    }
+    table.write_titled(out, "metadata")
+}
+
+fn aliases(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let mut table = Table::new([Align::Left; 2]);
+    for (alias, kept) in &report.aliases {
+        table.row([name(alias), name(kept)]);
+    }
+    table.write_titled(out, "aliases")
 }
 
 fn tensors(out: &mut impl Write, report: &Report) -> io::Result<()> {

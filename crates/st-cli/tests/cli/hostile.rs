@@ -22,10 +22,11 @@ fn assert_harmless(text: &str) {
 fn names_and_metadata() {
     let dir = tempfile::tempdir().unwrap();
     let quoted = serde_json::to_string(NAME).unwrap();
+    let alias = serde_json::to_string(&format!("{NAME}2")).unwrap();
     let entries = header_of(&[NAME, "plain", " edge ", ""]);
     let header = entries.replacen(
         '{',
-        &format!(r#"{{"__metadata__":{{{quoted}:{quoted}}},"#),
+        &format!(r#"{{"__metadata__":{{{quoted}:{quoted},{alias}:{quoted}}},"#),
         1,
     );
     let path = write_file(&dir.path().join("m.safetensors"), &header, 4);
@@ -37,10 +38,11 @@ fn names_and_metadata() {
         "\nplain ",
         "\n\" edge \" ",
         "\n\"\" ",
+        &format!("z2\"  {SHOWN}\n"),
     ] {
         assert!(shown.contains(line), "{line:?} in {shown}");
     }
-    assert_eq!(shown.lines().count(), 16, "{shown}");
+    assert_eq!(shown.lines().count(), 19, "{shown}");
 
     let json = run(args!["inspect", "--json", &path]).fine();
     assert_harmless(&json);
@@ -74,6 +76,59 @@ fn errors_and_warnings() {
     assert_eq!((shown.code, shown.stderr.as_str()), (Some(1), ""));
     assert_harmless(&shown.stdout);
     assert_eq!(shown.stdout.lines().count(), 3, "{}", shown.stdout);
+}
+
+#[test]
+fn recorded_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let quoted = serde_json::to_string(NAME).unwrap();
+    let key = serde_json::to_string(&format!("sha256:{NAME}")).unwrap();
+    let entries = header_of(&[NAME, "plain"]);
+    let header = entries.replacen('{', &format!(r#"{{"__metadata__":{{{key}:{quoted}}},"#), 1);
+    let path = write_file(&dir.path().join("m.safetensors"), &header, 2);
+    let shown = run(args!["verify", "--checksums", &path]);
+    assert_eq!(shown.code, Some(1));
+    for text in [&shown.stdout, &shown.stderr] {
+        assert_harmless(text);
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    let json = run(args!["verify", "--checksums", "--json", &path]).stdout;
+    assert_harmless(&json);
+    let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(parsed["errors"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn copies_and_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let quoted = serde_json::to_string(NAME).unwrap();
+    let fp4 = format!(r#"{{{quoted}:{{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}}}"#);
+    let path = write_file(&dir.path().join("a\u{1b}[31m"), &fp4, 1);
+    let to = dir.path().join("b\u{1b}[31m");
+
+    for fine in [
+        args!["copy", &path, &to].to_vec(),
+        args!["edit", &to, "--set", NAME, NAME].to_vec(),
+        args!["edit", &to, "--rename", NAME, "plain"].to_vec(),
+        args!["edit", &to, "--rename", "plain", NAME].to_vec(),
+    ] {
+        assert_harmless(&run(fine).fine());
+    }
+    for wrong in [
+        args!["copy", &path, &to, "--cast-floats", "F32"].to_vec(),
+        args!["edit", &path, "--remove", NAME].to_vec(),
+        args!["edit", &path, "--rename", "missing\u{1b}", NAME].to_vec(),
+        args!["edit", &path, "--rename", NAME, "__metadata__"].to_vec(),
+    ] {
+        let shown = run(wrong);
+        assert_eq!((shown.code, shown.stdout.as_str()), (Some(2), ""));
+        assert_harmless(&shown.stderr);
+        assert_eq!(shown.stderr.lines().count(), 1, "{}", shown.stderr);
+    }
+    let metadata = run(args!["inspect", "--json", &to]).fine();
+    let parsed: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(parsed["metadata"][NAME], NAME);
+    assert_eq!(parsed["tensors"][0]["name"], NAME);
 }
 
 #[test]

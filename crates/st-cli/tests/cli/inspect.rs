@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::files::{SMALL, SMALL_DATA, header_of, write_file, write_sharded};
+use crate::files::{SMALL, SMALL_DATA, header_of, write_file, write_sharded, write_with_aliases};
 use crate::run::{args, run};
 
 #[test]
@@ -94,6 +94,30 @@ total        3           3      3
     );
     assert_eq!(of_dir, expected);
     assert_eq!(run(args!["inspect", &index]).fine(), expected);
+}
+
+#[test]
+fn aliases_are_listed_and_checksums_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_with_aliases(dir.path());
+    let shown = run(args!["inspect", &path]).fine();
+    let expected = "
+metadata
+format    pt
+sha256:…  2 checksums
+
+aliases
+head        embedding
+head.again  embedding
+tail        end
+
+name       dtype  shape  bytes
+";
+    assert!(shown.contains(expected), "{shown}");
+
+    let filtered = run(args!["inspect", &path, "-f", "e*d"]).fine();
+    assert!(!filtered.contains("head"), "{filtered}");
+    assert!(filtered.contains("\naliases\ntail  end\n\n"), "{filtered}");
 }
 
 #[test]

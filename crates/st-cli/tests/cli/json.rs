@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::files::{SMALL, SMALL_DATA, header_of, write_file, write_sharded};
+use crate::files::{SMALL, SMALL_DATA, header_of, write_file, write_sharded, write_with_aliases};
 use crate::run::{args, run};
 
 fn parse(text: &str) -> Value {
@@ -22,6 +22,7 @@ fn inspect_a_file() {
         json!({
             "path": path,
             "metadata": {"format": "pt", "author": "nobody"},
+            "aliases": {},
             "tensors": [
                 {"name": "h.0.weight", "dtype": "F32", "shape": [2, 3], "bytes": 24,
                  "shard": "m.safetensors", "data_offsets": [0, 24]},
@@ -48,6 +49,20 @@ fn inspect_the_shards_of_an_index() {
     assert_eq!(shown["tensors"][2]["name"], "b.x");
     assert_eq!(shown["tensors"][2]["shard"], "two.safetensors");
     assert_eq!(shown["totals"]["bytes"], 3);
+}
+
+#[test]
+fn inspect_aliases_and_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_with_aliases(dir.path());
+    let shown = parse(&run(args!["inspect", &path, "--json"]).fine());
+    let aliases = json!({"head": "embedding", "head.again": "embedding", "tail": "end"});
+    assert_eq!(shown["aliases"], aliases);
+    assert_eq!(shown["metadata"]["head"], "embedding");
+    assert_eq!(shown["metadata"]["sha256:end"], "0");
+    let tail = parse(&run(args!["inspect", &path, "--json", "-f", "tail"]).fine());
+    assert_eq!(tail["aliases"], json!({"tail": "end"}));
+    assert_eq!(tail["tensors"], json!([]));
 }
 
 #[test]

@@ -10,11 +10,12 @@ fn help_and_version() {
             .starts_with(concat!("safetensors ", env!("CARGO_PKG_VERSION")))
     );
     assert!(run(["--help"]).fine().contains("Usage:"));
-    for verb in ["inspect", "verify"] {
+    for verb in ["inspect", "verify", "copy", "edit"] {
         let help = run([verb, "--help"]).fine();
-        for part in ["Usage:", "JSON", "Exit status:", "Examples:"] {
+        for part in ["Usage:", "Exit status:", "Examples:"] {
             assert!(help.contains(part), "{part} in {help}");
         }
+        assert_eq!(help.contains("--json"), help.contains("JSON"), "{help}");
     }
 }
 
@@ -26,6 +27,15 @@ fn misuse_exits_with_2() {
         &args!["inspect"],
         &args!["inspect", "a", "b"],
         &args!["inspect", "a", "--filter", "[a"],
+        &args!["copy", "a"],
+        &args!["copy", "a", "b", "--cast-floats", "bfloat16"],
+        &args!["copy", "a", "b", "--max-shard-size", "5 potatoes"],
+        &args!["copy", "a", "b", "--metadata", "key"],
+        &args!["edit", "--set", "key", "value"],
+        &args!["edit", "a"],
+        &args!["edit", "a", "--durable"],
+        &args!["edit", "a", "--set", "key"],
+        &args!["edit", "a", "--rename", "old"],
         &args!["frobnicate"],
     ] {
         let shown = run(misuse);
