@@ -6,7 +6,7 @@ mod parse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
@@ -110,15 +110,10 @@ impl Header {
     }
 
     /// Reads the header from the start of `file`, which is `file_len` bytes long.
-    pub(crate) fn read_from(mut file: &File, file_len: u64) -> Result<Header> {
-        let mut read = |range: Range<u64>| -> Result<Vec<u8>> {
-            let len = (range.end - range.start) as usize;
-            let mut bytes = vec![0; huge_pages::allocation_len(len)];
-            bytes.truncate(len);
-            huge_pages::ask_for(as_uninit(&mut bytes));
-            file.read_exact(&mut bytes)
-                .map_err(|error| Error::io("cannot read the header", error))?;
-            Ok(bytes)
+    pub(crate) fn read_from(file: &File, file_len: u64) -> Result<Header> {
+        let read = |range: Range<u64>| -> Result<Vec<u8>> {
+            read_text(file, (range.end - range.start) as usize)
+                .map_err(|error| Error::io("cannot read the header", error))
         };
         let mut start = read(0..file_len.min(PREFIX_LEN))?;
         let header = match header_len(&start, file_len) {
@@ -333,6 +328,17 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(cannot_open)?;
     let len = file.metadata().map_err(cannot_open)?.len();
     Ok((file, len))
+}
+
+/// Reads the next `len` bytes of a file.
+pub(crate) fn read_text(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
+    // Where there are many, zeroes come from the system as they are, and cost nothing.
+    let mut bytes = vec![0; huge_pages::allocation_len(len)];
+    huge_pages::ask_for(as_uninit(&mut bytes));
+    huge_pages::collapse_first(as_uninit(&mut bytes));
+    bytes.truncate(len);
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The header's length from the first eight of `file_len` bytes, checked against both limits

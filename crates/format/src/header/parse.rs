@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::{Entry, Header, METADATA, Oddities};
 use crate::Dtype;
 use crate::error::{Error, ErrorKind, Quoted, Result};
+use crate::huge_pages;
 use crate::json::{Cursor, SyntaxError};
 
 const DTYPE: &str = "dtype";
@@ -21,9 +22,9 @@ pub(super) fn header(text: &str) -> Result<Header> {
         data_len: 0,
         // Room for the tensors of usual headers, so that nothing is moved while it grows. All of
         // it together is less than twice the header's length.
-        names: String::with_capacity(text.len() / 2),
-        dims: Vec::with_capacity(text.len() / 64),
-        entries: Vec::with_capacity(text.len() / 64),
+        names: String::from_utf8(huge_pages::vec(text.len() / 2)).unwrap_or_default(),
+        dims: huge_pages::vec(text.len() / 32),
+        entries: huge_pages::vec(text.len() / 64),
         by_name: Default::default(),
         hasher: Default::default(),
         metadata: Default::default(),
