@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -55,7 +56,6 @@ pub struct Header {
     /// In file order.
     entries: Vec<Entry>,
     by_name: HashTable<u32>,
-    hasher: DefaultHashBuilder,
     metadata: BTreeMap<String, String>,
     oddities: Oddities,
 }
@@ -67,6 +67,7 @@ struct Entry {
     begin: u64,
     end: u64,
     name: (u32, u32),
+    name_hash: NameHash,
     dims: (u32, u32),
     dtype: Dtype,
 }
@@ -154,15 +155,16 @@ impl Header {
     }
 
     fn build_index(&mut self) -> Result<()> {
-        let (entries, names, hasher) = (&self.entries, &self.names, &self.hasher);
+        let (entries, names) = (&self.entries, &self.names);
+        let hash_of = |&at: &u32| entries[at as usize].name_hash;
         let name_of = |&at: &u32| name_in(names, &entries[at as usize]);
         let mut by_name = HashTable::with_capacity(entries.len());
         for at in 0..entries.len() as u32 {
-            let name = name_of(&at);
+            let (hash, name) = (hash_of(&at), name_of(&at));
             match by_name.entry(
-                hash(hasher, name),
-                |other| name_of(other) == name,
-                |other| hash(hasher, name_of(other)),
+                hash.spread(),
+                |other| hash_of(other) == hash && name_of(other) == name,
+                |other| hash_of(other).spread(),
             ) {
                 hashbrown::hash_table::Entry::Vacant(place) => {
                     place.insert(at);
@@ -239,11 +241,19 @@ impl Header {
 
     /// The place of the tensor in file order.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.by_name
-            .find(hash(&self.hasher, name), |&at| {
-                self.at(at as usize).name == name
-            })
-            .map(|&at| at as usize)
+        let hash = NameHash::of(name);
+        let found = self.by_name.find(hash.spread(), |&at| {
+            self.name_hash_at(at as usize) == hash && self.name_at(at as usize) == name
+        });
+        found.map(|&at| at as usize)
+    }
+
+    pub(crate) fn name_at(&self, at: usize) -> &str {
+        name_in(&self.names, &self.entries[at])
+    }
+
+    pub(crate) fn name_hash_at(&self, at: usize) -> NameHash {
+        self.entries[at].name_hash
     }
 
     /// The tensor at a place in file order.
@@ -301,11 +311,23 @@ impl std::fmt::Debug for Header {
     }
 }
 
-/// The hash of a name: keyed, so that no file can make names collide.
-pub(crate) fn hash(hasher: &DefaultHashBuilder, name: &str) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name.as_bytes());
-    hasher.finish()
+/// The hash of a name: keyed, so that no file can make names collide, and the same in all headers
+/// of this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameHash(u32);
+
+impl NameHash {
+    pub(crate) fn of(name: &str) -> NameHash {
+        static KEY: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+        let mut hasher = KEY.build_hasher();
+        hasher.write(name.as_bytes());
+        NameHash(hasher.finish() as u32)
+    }
+
+    /// As a hash table wants it, which looks at the lowest bits and at the highest.
+    pub(crate) fn spread(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
 }
 
 fn name_in<'a>(names: &'a str, entry: &Entry) -> &'a str {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{Entry, Header, METADATA, Oddities};
+use super::{Entry, Header, METADATA, NameHash, Oddities};
 use crate::Dtype;
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::huge_pages;
@@ -26,7 +26,6 @@ pub(super) fn header(text: &str) -> Result<Header> {
         dims: huge_pages::vec(text.len() / 32),
         entries: huge_pages::vec(text.len() / 64),
         by_name: Default::default(),
-        hasher: Default::default(),
         metadata: Default::default(),
         oddities: Oddities {
             leading_space: text.starts_with([' ', '\n', '\t', '\r']),
@@ -132,6 +131,7 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
         begin,
         end,
         name: (header.names.len() as u32, name.len() as u32),
+        name_hash: NameHash::of(name),
         dims: dims.ok_or_else(|| missing(SHAPE))?,
         dtype: dtype.ok_or_else(|| missing(DTYPE))?,
     };
