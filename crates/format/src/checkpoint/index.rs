@@ -4,8 +4,9 @@
 //! "weight_map": {"tensor": "shard file", …}}`. Other keys are let be.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::path::{Component, Path};
+
+use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::json::{Cursor, SyntaxError};
