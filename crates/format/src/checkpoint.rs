@@ -199,11 +199,11 @@ impl Checkpoint {
                     true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
                         .with_source(error)
                         .with_path(path)
-                        .with_tensor(&indexed.tensors[0]),
+                        .with_tensor(indexed.tensors(&index).next().unwrap_or_default()),
                     false => error,
                 }
             })?;
-            let places = routes::places_in(&shard, &indexed.tensors);
+            let places = routes::places_in(&shard, indexed.tensors(&index));
             Ok((shard, places))
         };
         let (shards, places): (Vec<_>, Vec<_>) =

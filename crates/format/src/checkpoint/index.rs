@@ -4,22 +4,24 @@
 //! "weight_map": {"tensor": "shard file", …}}`. Other keys are let be.
 
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 use std::path::{Component, Path};
 
 use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::json::{Cursor, SyntaxError};
-use crate::{foreign, header};
+use crate::{foreign, header, huge_pages};
 
 /// No index of a real model is near this long; the limit is that of a header.
 const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
 
 /// A parsed index, which borrows from its text.
-#[derive(Default)]
 pub(super) struct Index<'a> {
     /// In the order they are first named.
     pub(super) shards: Vec<IndexedShard<'a>>,
+    /// In the order of the index.
+    tensors: Vec<IndexedTensor<'a>>,
     pub(super) total_size: TotalSize,
 }
 
@@ -27,8 +29,15 @@ pub(super) struct Index<'a> {
 pub(super) struct IndexedShard<'a> {
     /// The file's name, relative to the index.
     pub(super) file: Cow<'a, str>,
-    /// The names of its tensors, of which there is one at least.
-    pub(super) tensors: Vec<Cow<'a, str>>,
+    /// The numbers of its first tensor and its last.
+    first: usize,
+    last: usize,
+}
+
+struct IndexedTensor<'a> {
+    name: Cow<'a, str>,
+    /// The number of the next tensor in the same shard, which is never the first of all.
+    next: Option<NonZeroUsize>,
 }
 
 /// What `metadata.total_size` says: the bytes of all tensors together.
@@ -58,7 +67,11 @@ impl<'a> Index<'a> {
         }
         let text = std::str::from_utf8(text)
             .map_err(|error| invalid(format!("index byte {}: not UTF-8", error.valid_up_to())))?;
-        let mut index = Index::default();
+        let mut index = Index {
+            shards: Vec::new(),
+            tensors: huge_pages::vec(text.len() / 64),
+            total_size: TotalSize::default(),
+        };
         let mut cursor = Cursor::new(text);
         let (mut map_seen, mut metadata_seen) = (false, false);
         let mut first = true;
@@ -96,7 +109,7 @@ impl<'a> Index<'a> {
 
     fn read_weight_map(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {
         let mut numbers = HashMap::new();
-        let mut last = 0;
+        let mut shard = 0;
         let mut first = true;
         cursor
             .open(b'{', "an object as weight_map")
@@ -106,17 +119,26 @@ impl<'a> Index<'a> {
                 .string("a shard's file name")
                 .map_err(|error| in_index(error).with_tensor(&name))?;
             // Neighbours are mostly in the same shard.
-            if self.shards.get(last).is_none_or(|shard| shard.file != file) {
-                last = self
+            if self
+                .shards
+                .get(shard)
+                .is_none_or(|shard| shard.file != file)
+            {
+                shard = self
                     .shard_number(&mut numbers, file)
                     .map_err(|fault| fault.with_tensor(&name))?;
             }
-            self.shards[last].tensors.push(name);
+            let number = self.tensors.len();
+            self.tensors.push(IndexedTensor { name, next: None });
+            let last = std::mem::replace(&mut self.shards[shard].last, number);
+            if last != number {
+                self.tensors[last].next = NonZeroUsize::new(number);
+            }
         }
         Ok(())
     }
 
-    /// The number of a shard, which is a new one where it has not been named before.
+    /// The number of the next tensor's shard, which is a new one where it has not been named before.
     fn shard_number(
         &mut self,
         numbers: &mut HashMap<Cow<'a, str>, usize>,
@@ -129,10 +151,11 @@ impl<'a> Index<'a> {
             .map_err(|fault| invalid(format!("shard name {} {fault}", Quoted(&file))))?;
         let number = self.shards.len();
         numbers.insert(file.clone(), number);
+        let first = self.tensors.len();
         self.shards.push(IndexedShard {
             file,
-            // Not more at first: a hostile index gives each tensor a shard of its own.
-            tensors: Vec::with_capacity(1),
+            first,
+            last: first,
         });
         Ok(number)
     }
@@ -153,6 +176,14 @@ impl<'a> Index<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl IndexedShard<'_> {
+    /// The names of its tensors, of which there is one at least, in the order of the index.
+    pub(super) fn tensors<'a>(&self, index: &'a Index) -> impl Iterator<Item = &'a str> {
+        let next = |tensor: &&'a IndexedTensor| Some(&index.tensors[tensor.next?.get()]);
+        std::iter::successors(index.tensors.get(self.first), next).map(|tensor| &*tensor.name)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Which tensors of several files make up the checkpoint, and where each is.
 
-use std::borrow::Cow;
-
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -89,7 +87,10 @@ impl Routes {
 }
 
 /// Where a shard holds the tensors that an index says it does, in file order.
-pub(super) fn places_in(shard: &Shard, names: &[Cow<str>]) -> Result<Vec<u32>> {
+pub(super) fn places_in<'a>(
+    shard: &Shard,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Vec<u32>> {
     let mut is_named = vec![false; shard.header.len()];
     for name in names {
         let at = shard.header.position(name).ok_or_else(|| {
