@@ -6,7 +6,7 @@ mod parse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -111,7 +111,7 @@ impl Header {
     }
 
     /// Reads the header from the start of `file`, which is `file_len` bytes long.
-    pub(crate) fn read_from(file: &File, file_len: u64) -> Result<Header> {
+    pub(crate) fn read_from(mut file: &File, file_len: u64) -> Result<Header> {
         let read = |range: Range<u64>| -> Result<Vec<u8>> {
             read_text(file, (range.end - range.start) as usize)
                 .map_err(|error| Error::io("cannot read the header", error))
@@ -119,6 +119,17 @@ impl Header {
         let mut start = read(0..file_len.min(PREFIX_LEN))?;
         let header = match header_len(&start, file_len) {
             Ok(len) => {
+                if len > parse::PIECE as u64 {
+                    let parsed = parse::header_in_pieces(file, len as usize);
+                    if let Some(Ok(header)) = parsed.map(Header::checked)
+                        && header.check_file_len(file_len).is_ok()
+                    {
+                        return Ok(header);
+                    }
+                    // In one piece, to say what is wrong, or to accept what is only unusual.
+                    file.seek(SeekFrom::Start(PREFIX_LEN))
+                        .map_err(|error| Error::io("cannot read the header", error))?;
+                }
                 let text = read(PREFIX_LEN..PREFIX_LEN + len)?;
                 let header = Header::from_text(&text);
                 start.extend(&text[..text.len().min(foreign::LOOK_AT)]);
@@ -147,7 +158,11 @@ impl Header {
             let message = format!("header byte {}: not UTF-8", error.valid_up_to());
             Error::new(ErrorKind::InvalidHeader, message)
         })?;
-        let mut header = parse::header(text)?;
+        Header::checked(parse::header(text)?)
+    }
+
+    /// What has been parsed, put into file order, with its index, if its layout is sound.
+    fn checked(mut header: Header) -> Result<Header> {
         header.entries.sort_by_key(|entry| (entry.begin, entry.end));
         header.build_index()?;
         header.data_len = check::layout(&header)?;
