@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use candle_core::safetensors::{Load, MmapedSafetensors};
@@ -21,6 +21,19 @@ pub const ROWS: &[Row] = &[
         input: shards,
         repeat: 1,
         ours: open_shards,
+        has_threads: false,
+        peers: &[Peer {
+            name: "candle MmapedSafetensors::multi",
+            target: 5.0,
+            side: candle_open_shards,
+        }],
+    },
+    Row {
+        name: "open-files",
+        work: "the same by their paths, without the index",
+        input: shards,
+        repeat: 1,
+        ours: open_files,
         has_threads: false,
         peers: &[Peer {
             name: "candle MmapedSafetensors::multi",
@@ -244,32 +257,46 @@ fn open_shards(run: &Run) -> Result<Measured> {
     let names = fs::read_to_string(run.input.join("names.txt"))?;
     run.measure(
         || Ok(Checkpoint::open(run.input)?),
-        |checkpoint| {
-            let len = |name| Ok(checkpoint.info(name)?.byte_len());
-            names.lines().map(len).sum()
-        },
+        |checkpoint| sum_of_lengths(checkpoint, &names),
     )
+}
+
+fn open_files(run: &Run) -> Result<Measured> {
+    let names = fs::read_to_string(run.input.join("names.txt"))?;
+    run.measure(
+        || Ok(Checkpoint::open_files(shard_files(run.input)?)?),
+        |checkpoint| sum_of_lengths(checkpoint, &names),
+    )
+}
+
+fn sum_of_lengths(checkpoint: &Checkpoint, names: &str) -> Result<u64> {
+    let len = |name| Ok(checkpoint.info(name)?.byte_len());
+    names.lines().map(len).sum()
 }
 
 fn candle_open_shards(run: &Run) -> Result<Measured> {
     let names = fs::read_to_string(run.input.join("names.txt"))?;
     run.measure(
         || {
-            let mut files = Vec::new();
-            for entry in fs::read_dir(run.input)? {
-                let path = entry?.path();
-                if path.extension().is_some_and(|is| is == "safetensors") {
-                    files.push(path);
-                }
-            }
-            let files: Vec<&PathBuf> = files.iter().collect();
-            mapped(&files)
+            let files = shard_files(run.input)?;
+            mapped(&files.iter().collect::<Vec<_>>())
         },
         |files| {
             let len = |name| Ok(files.get(name)?.data().len() as u64);
             names.lines().map(len).sum()
         },
     )
+}
+
+fn shard_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|is| is == "safetensors") {
+            files.push(path);
+        }
+    }
+    Ok(files)
 }
 
 fn minilm(setup: &Setup) -> Result<Option<Input>> {

@@ -21,7 +21,8 @@ use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
 use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header, threads};
-pub(crate) use index::{Index, check_shard_name};
+use index::{Index, IndexedShard};
+pub(crate) use index::{check_shard_name, shard_names};
 pub(crate) use locate::{FILE_SUFFIX, INDEX_SUFFIX, Located, locate};
 use routes::Routes;
 pub use warnings::Warning;
@@ -157,8 +158,8 @@ impl Checkpoint {
     /// As [`Header::read`], and [`Ambiguous`](ErrorKind::Ambiguous) where two of the files hold a
     /// tensor of the same name.
     pub fn open_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Checkpoint> {
-        let open = |path: P| Shard::open(path.as_ref());
-        let shards: Vec<Shard> = paths.into_iter().map(open).collect::<Result<_>>()?;
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().into()).collect();
+        let shards = threads::map(&paths, |path| Shard::open(path))?;
         let routes = Routes::of_all(&shards)?;
         let path = shards.first().map(|shard| shard.path.clone());
         Ok(Checkpoint {
@@ -189,24 +190,31 @@ impl Checkpoint {
     }
 
     fn of_index(path: &Path, open: impl Fn(&Path) -> Result<Shard> + Sync) -> Result<Checkpoint> {
-        let index = Index::read(path).map_err(|error| error.with_path(path))?;
+        let text = index::read(path).map_err(|error| error.with_path(path))?;
+        let index = Index::parse(&text).map_err(|error| error.with_path(path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        let open = |&(at, name): &(usize, &String)| {
-            open(&dir.join(name)).map_err(|error| match error.is_file_not_found() {
-                true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
-                    .with_source(error)
-                    .with_path(path)
-                    .with_tensor(index.first_tensor_of(at)),
-                false => error,
-            })
+        // An index that does not fit its shards is an error only where all of them can be opened.
+        let open = |indexed: &IndexedShard| {
+            let shard = open(&dir.join(&*indexed.file)).map_err(|error| {
+                match error.is_file_not_found() {
+                    true => Error::new(ErrorKind::InvalidIndex, "its shard is not there")
+                        .with_source(error)
+                        .with_path(path)
+                        .with_tensor(indexed.tensors(&index).next().unwrap_or_default()),
+                    false => error,
+                }
+            })?;
+            let places = routes::places_in(&shard, indexed.tensors(&index));
+            Ok((shard, places))
         };
-        let names: Vec<_> = index.shards().iter().enumerate().collect();
-        let shards = threads::map(&names, open)?;
+        let (shards, places): (Vec<_>, Vec<_>) =
+            threads::map(&index.shards, open)?.into_iter().unzip();
+        let routes = || Routes::of_index(&shards, places.into_iter().collect::<Result<_>>()?);
         Ok(Checkpoint {
             path: path.to_owned(),
-            routes: Some(Routes::of_index(&index, &shards).map_err(|error| error.with_path(path))?),
+            routes: Some(routes().map_err(|error| error.with_path(path))?),
             shards,
-            total_size: Some(index.total_size()),
+            total_size: Some(index.total_size),
         })
     }
 

@@ -7,9 +7,10 @@ pub(crate) mod text;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::io::Read;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -56,7 +57,6 @@ pub struct Header {
     /// In file order.
     entries: Vec<Entry>,
     by_name: HashTable<u32>,
-    hasher: DefaultHashBuilder,
     metadata: BTreeMap<String, String>,
     oddities: Oddities,
 }
@@ -68,6 +68,7 @@ struct Entry {
     begin: u64,
     end: u64,
     name: (u32, u32),
+    name_hash: NameHash,
     dims: (u32, u32),
     dtype: Dtype,
 }
@@ -112,18 +113,24 @@ impl Header {
 
     /// Reads the header from the start of `file`, which is `file_len` bytes long.
     pub(crate) fn read_from(mut file: &File, file_len: u64) -> Result<Header> {
-        let mut read = |range: Range<u64>| -> Result<Vec<u8>> {
-            let len = (range.end - range.start) as usize;
-            let mut bytes = vec![0; huge_pages::allocation_len(len)];
-            bytes.truncate(len);
-            huge_pages::ask_for(as_uninit(&mut bytes));
-            file.read_exact(&mut bytes)
-                .map_err(|error| Error::io("cannot read the header", error))?;
-            Ok(bytes)
+        let read = |range: Range<u64>| -> Result<Vec<u8>> {
+            read_text(file, (range.end - range.start) as usize)
+                .map_err(|error| Error::io("cannot read the header", error))
         };
         let mut start = read(0..file_len.min(PREFIX_LEN))?;
         let header = match header_len(&start, file_len) {
             Ok(len) => {
+                if len > parse::PIECE as u64 {
+                    let parsed = parse::header_in_pieces(file, len as usize);
+                    if let Some(Ok(header)) = parsed.map(Header::checked)
+                        && header.check_file_len(file_len).is_ok()
+                    {
+                        return Ok(header);
+                    }
+                    // In one piece, to say what is wrong, or to accept what is only unusual.
+                    file.seek(SeekFrom::Start(PREFIX_LEN))
+                        .map_err(|error| Error::io("cannot read the header", error))?;
+                }
                 let text = read(PREFIX_LEN..PREFIX_LEN + len)?;
                 let header = Header::from_text(&text);
                 start.extend(&text[..text.len().min(foreign::LOOK_AT)]);
@@ -152,7 +159,11 @@ impl Header {
             let message = format!("header byte {}: not UTF-8", error.valid_up_to());
             Error::new(ErrorKind::InvalidHeader, message)
         })?;
-        let mut header = parse::header(text)?;
+        Header::checked(parse::header(text)?)
+    }
+
+    /// What has been parsed, put into file order, with its index, if its layout is sound.
+    fn checked(mut header: Header) -> Result<Header> {
         header.entries.sort_by_key(|entry| (entry.begin, entry.end));
         header.build_index()?;
         header.data_len = check::layout(&header)?;
@@ -160,15 +171,16 @@ impl Header {
     }
 
     fn build_index(&mut self) -> Result<()> {
-        let (entries, names, hasher) = (&self.entries, &self.names, &self.hasher);
+        let (entries, names) = (&self.entries, &self.names);
+        let hash_of = |&at: &u32| entries[at as usize].name_hash;
         let name_of = |&at: &u32| name_in(names, &entries[at as usize]);
         let mut by_name = HashTable::with_capacity(entries.len());
         for at in 0..entries.len() as u32 {
-            let name = name_of(&at);
+            let (hash, name) = (hash_of(&at), name_of(&at));
             match by_name.entry(
-                hash(hasher, name),
-                |other| name_of(other) == name,
-                |other| hash(hasher, name_of(other)),
+                hash.spread(),
+                |other| hash_of(other) == hash && name_of(other) == name,
+                |other| hash_of(other).spread(),
             ) {
                 hashbrown::hash_table::Entry::Vacant(place) => {
                     place.insert(at);
@@ -245,11 +257,19 @@ impl Header {
 
     /// The place of the tensor in file order.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.by_name
-            .find(hash(&self.hasher, name), |&at| {
-                self.at(at as usize).name == name
-            })
-            .map(|&at| at as usize)
+        let hash = NameHash::of(name);
+        let found = self.by_name.find(hash.spread(), |&at| {
+            self.name_hash_at(at as usize) == hash && self.name_at(at as usize) == name
+        });
+        found.map(|&at| at as usize)
+    }
+
+    pub(crate) fn name_at(&self, at: usize) -> &str {
+        name_in(&self.names, &self.entries[at])
+    }
+
+    pub(crate) fn name_hash_at(&self, at: usize) -> NameHash {
+        self.entries[at].name_hash
     }
 
     /// The tensor at a place in file order.
@@ -307,11 +327,23 @@ impl std::fmt::Debug for Header {
     }
 }
 
-/// The hash of a name: keyed, so that no file can make names collide.
-pub(crate) fn hash(hasher: &DefaultHashBuilder, name: &str) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name.as_bytes());
-    hasher.finish()
+/// The hash of a name: keyed, so that no file can make names collide, and the same in all headers
+/// of this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameHash(u32);
+
+impl NameHash {
+    pub(crate) fn of(name: &str) -> NameHash {
+        static KEY: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+        let mut hasher = KEY.build_hasher();
+        hasher.write(name.as_bytes());
+        NameHash(hasher.finish() as u32)
+    }
+
+    /// As a hash table wants it, which looks at the lowest bits and at the highest.
+    pub(crate) fn spread(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
 }
 
 fn name_in<'a>(names: &'a str, entry: &Entry) -> &'a str {
@@ -334,6 +366,17 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(cannot_open)?;
     let len = file.metadata().map_err(cannot_open)?.len();
     Ok((file, len))
+}
+
+/// Reads the next `len` bytes of a file.
+pub(crate) fn read_text(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
+    // Where there are many, zeroes come from the system as they are, and cost nothing.
+    let mut bytes = vec![0; huge_pages::allocation_len(len)];
+    huge_pages::ask_for(as_uninit(&mut bytes));
+    huge_pages::collapse_first(as_uninit(&mut bytes));
+    bytes.truncate(len);
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The header's length from the first eight of `file_len` bytes, checked against both limits

@@ -29,17 +29,30 @@ pub fn allocation_len(len: usize) -> usize {
     pages.map_or(len, |pages| pages - BOOKKEEPING)
 }
 
+/// An empty vector with room for `len` elements that are about to be pushed, on huge pages where
+/// it is long enough for them.
+pub(crate) fn vec<T>(len: usize) -> Vec<T> {
+    let size = size_of::<T>();
+    let bytes = allocation_len(len.saturating_mul(size));
+    let mut vec = Vec::with_capacity(bytes / size);
+    let memory = &mut vec.spare_capacity_mut()[..len];
+    ask_for(memory);
+    collapse_first(memory);
+    vec
+}
+
 /// Asks for huge pages behind memory that is about to be written; nothing is promised.
-pub(crate) fn ask_for(memory: &mut [MaybeUninit<u8>]) {
-    if memory.len() < HUGE_PAGE {
+pub(crate) fn ask_for<T>(memory: &mut [MaybeUninit<T>]) {
+    let len = size_of_val(memory);
+    if len < HUGE_PAGE {
         return;
     }
     let start = memory.as_ptr().addr();
-    let end = start + memory.len();
+    let end = start + len;
     // A huge page used only in part is memory lost, so the last one is asked for only if little
     // of it stays unused.
     let used = end % HUGE_PAGE;
-    let end = match HUGE_PAGE - used <= memory.len() / 32 {
+    let end = match HUGE_PAGE - used <= len / 32 {
         true => end - used + HUGE_PAGE,
         false => end - used,
     };
@@ -49,8 +62,8 @@ pub(crate) fn ask_for(memory: &mut [MaybeUninit<u8>]) {
 /// Makes the first huge page behind memory one, if it is not: an allocator that keeps its notes
 /// in front of the memory has touched it before it could be asked for. Takes as long as touching
 /// the huge page would, so it is left to the thread that is about to write there.
-pub(crate) fn collapse_first(memory: &mut [MaybeUninit<u8>]) {
-    if memory.len() >= HUGE_PAGE {
+pub(crate) fn collapse_first<T>(memory: &mut [MaybeUninit<T>]) {
+    if size_of_val(memory) >= HUGE_PAGE {
         advise(memory, HUGE_PAGE, Advice::Collapse);
     }
 }
@@ -64,8 +77,8 @@ enum Advice {
 /// Gives advice about the first `len` bytes of memory, from the start of the page they begin in:
 /// a huge page that were cut there would not be one.
 #[cfg(target_os = "linux")]
-fn advise(memory: &mut [MaybeUninit<u8>], len: usize, advice: Advice) {
-    let start = memory.as_mut_ptr();
+fn advise<T>(memory: &mut [MaybeUninit<T>], len: usize, advice: Advice) {
+    let start = memory.as_mut_ptr().cast::<u8>();
     let before = start.addr() % rustix::param::page_size();
     let advice = match advice {
         Advice::HugePage => libc::MADV_HUGEPAGE,
@@ -79,4 +92,4 @@ fn advise(memory: &mut [MaybeUninit<u8>], len: usize, advice: Advice) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise(_: &mut [MaybeUninit<u8>], _: usize, _: Advice) {}
+fn advise<T>(_: &mut [MaybeUninit<T>], _: usize, _: Advice) {}

@@ -278,20 +278,17 @@ impl<'a> Cursor<'a> {
         self.peek();
         let rest = &self.text.as_bytes()[self.at..];
         let mut value: u64 = 0;
-        let mut overflow = false;
         let mut digits = 0;
         while let Some(digit @ b'0'..=b'9') = rest.get(digits) {
-            let (tenfold, over) = value.overflowing_mul(10);
-            let (sum, more_over) = tenfold.overflowing_add(u64::from(digit - b'0'));
-            overflow |= over | more_over;
-            value = sum;
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             digits += 1;
         }
         let leading_zero = digits > 1 && rest[0] == b'0';
         if digits == 0 || leading_zero || matches!(rest.get(digits), Some(b'.' | b'e' | b'E')) {
             return Err(self.expected("a whole number"));
         }
-        if overflow {
+        let always_fit = u64::MAX.ilog10() as usize;
+        if digits > always_fit && self.text[self.at..][..digits].parse::<u64>().is_err() {
             return Err(self.error("number does not fit 64 bits"));
         }
         self.at += digits;

@@ -5,7 +5,7 @@ mod common;
 use common::text::{Choices, metadata, tensors};
 use common::{Dir, entry, file, rejected, with_prefix};
 use proptest::prelude::*;
-use st_format::{Dtype, ErrorKind, Header, SafeTensors};
+use st_format::{Checkpoint, Dtype, Error, ErrorKind, Header, SafeTensors};
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -285,4 +285,87 @@ fn a_header_length_is_no_reason_to_allocate() {
     let dir = Dir::new();
     let path = dir.write("model.safetensors", bytes);
     rejected(Header::read(path), ErrorKind::InvalidHeader, message);
+}
+
+/// A header of several hundred KiB is parsed while it is read; nobody must notice.
+#[test]
+fn a_long_header_of_a_file_is_what_it_is_in_memory() {
+    let count = 5_000;
+    let mut members: Vec<String> = (0..count)
+        .map(|at| {
+            let entry = entry(&format!("é\n{at}.w"), Dtype::U8, &[1, 1], at, at + 1);
+            match at % 7 {
+                3 => entry.replace("\"shape\"", r#""note":["}",{}],"shape""#),
+                _ => entry,
+            }
+        })
+        .collect();
+    members.insert(2_000, r#""__metadata__":{"a":"}","é":"{"}"#.to_owned());
+    let json = |members: &[String]| format!("{{{}}}", members.join(","));
+    let long = " ".repeat(300_000);
+
+    // Wherever in a member the pieces end.
+    for shift in (0..120).step_by(3) {
+        let json = format!("{}{}", " ".repeat(shift), json(&members));
+        assert!(compare_with_memory(json.as_bytes()));
+    }
+    for unusual in [
+        format!("{long}{}", json(&members)),
+        format!("{}{long}", json(&members)),
+        json(&members).replace(r#""a":"}""#, &format!(r#""a":"{long}""#)),
+    ] {
+        assert!(compare_with_memory(unusual.as_bytes()));
+    }
+
+    let good = json(&members).into_bytes();
+    for at in (0..good.len())
+        .step_by(29_989)
+        .chain([1 << 18, good.len() - 1])
+    {
+        for byte in [b'"', b'}', b'\\', 0xff] {
+            let mut json = good.clone();
+            json[at] = byte;
+            compare_with_memory(&json);
+        }
+        assert!(!compare_with_memory(&good[..at]));
+    }
+    for more in [members[10].clone(), members[2_000].clone(), long] {
+        let more = [&members[..], &[more]].concat();
+        assert!(!compare_with_memory(json(&more).as_bytes()));
+    }
+    for after in [&b"{"[..], b"\xff"] {
+        assert!(!compare_with_memory(&[&good[..], after].concat()));
+    }
+}
+
+/// Reads a header from a file and from memory, which must make no difference, and says whether it
+/// is one.
+fn compare_with_memory(json: &[u8]) -> bool {
+    let dir = Dir::new();
+    let bytes = with_prefix(json.len() as u64, &[json, &[0; 5_000]].concat());
+    let path = dir.write("model.safetensors", &bytes);
+    let (read, in_memory) = (Checkpoint::open(&path), Checkpoint::from_bytes(bytes));
+    let (read, in_memory) = match (read, in_memory) {
+        (Ok(read), Ok(in_memory)) => (read, in_memory),
+        (read, in_memory) => {
+            let message = |error: Error, path: &str| {
+                let message = error.to_string();
+                message.strip_prefix(path).map(str::to_owned)
+            };
+            let read = message(read.unwrap_err(), path.to_str().unwrap());
+            assert_eq!(read, message(in_memory.unwrap_err(), "<memory>"));
+            assert!(read.is_some());
+            return false;
+        }
+    };
+    assert!(read.iter().eq(in_memory.iter()));
+    assert_eq!(read.metadata(), in_memory.metadata());
+    let warnings = |checkpoint: &Checkpoint| -> Vec<String> {
+        let warnings = checkpoint.warnings().into_iter();
+        warnings
+            .map(|warning| warning.message().to_owned())
+            .collect()
+    };
+    assert_eq!(warnings(&read), warnings(&in_memory));
+    true
 }

@@ -4,59 +4,81 @@
 //! "weight_map": {"tensor": "shard file", …}}`. Other keys are let be.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::io::Read;
-use std::ops::Range;
+use std::num::NonZeroUsize;
 use std::path::{Component, Path};
+
+use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind, Quoted, Result};
 use crate::json::{Cursor, SyntaxError};
-use crate::{foreign, header};
+use crate::{foreign, header, huge_pages};
 
 /// No index of a real model is near this long; the limit is that of a header.
 const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
 
-/// A parsed index. Shards are numbered in the order they are first named.
-#[derive(Default)]
-pub(crate) struct Index {
-    /// Names of all tensors, one after the other.
-    names: String,
-    /// Where each name ends, and its shard.
-    entries: Vec<(u32, u32)>,
-    shards: Vec<String>,
-    total_size: TotalSize,
+/// A parsed index, which borrows from its text.
+pub(super) struct Index<'a> {
+    /// In the order they are first named.
+    pub(super) shards: Vec<IndexedShard<'a>>,
+    /// In the order of the index.
+    tensors: Vec<IndexedTensor<'a>>,
+    pub(super) total_size: TotalSize,
+}
+
+/// What an index says of one shard.
+pub(super) struct IndexedShard<'a> {
+    /// The file's name, relative to the index.
+    pub(super) file: Cow<'a, str>,
+    /// The numbers of its first tensor and its last.
+    first: usize,
+    last: usize,
+}
+
+struct IndexedTensor<'a> {
+    name: Cow<'a, str>,
+    /// The number of the next tensor in the same shard, which is never the first of all.
+    next: Option<NonZeroUsize>,
 }
 
 /// What `metadata.total_size` says: the bytes of all tensors together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TotalSize {
+pub(super) enum TotalSize {
     #[default]
     Missing,
     NotANumber,
     Bytes(u64),
 }
 
-impl Index {
-    pub(crate) fn read(path: &Path) -> Result<Index> {
-        let (file, len) = header::open(path)?;
-        if len > MAX_INDEX_LEN {
-            let message = format!("the index is {len} bytes long, the limit is {MAX_INDEX_LEN}");
-            return Err(invalid(message));
-        }
-        let mut bytes = Vec::with_capacity(len as usize);
-        file.take(len)
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::io("cannot read the index", error))?;
-        if let Some(what) = foreign::recognise(&bytes) {
+/// Reads the text of an index.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+    let (file, len) = header::open(path)?;
+    if len > MAX_INDEX_LEN {
+        let message = format!("the index is {len} bytes long, the limit is {MAX_INDEX_LEN}");
+        return Err(invalid(message));
+    }
+    header::read_text(&file, len as usize)
+        .map_err(|error| Error::io("cannot read the index", error))
+}
+
+/// The file names of an index's shards, relative to it.
+pub(crate) fn shard_names(path: &Path) -> Result<Vec<String>> {
+    let text = read(path)?;
+    let shards = Index::parse(&text)?.shards.into_iter();
+    Ok(shards.map(|shard| shard.file.into_owned()).collect())
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn parse(text: &'a [u8]) -> Result<Index<'a>> {
+        if let Some(what) = foreign::recognise(text) {
             return Err(invalid(format!("this is no index but {what}")));
         }
-        let text = std::str::from_utf8(&bytes)
+        let text = std::str::from_utf8(text)
             .map_err(|error| invalid(format!("index byte {}: not UTF-8", error.valid_up_to())))?;
-        Index::parse(text)
-    }
-
-    pub(crate) fn parse(text: &str) -> Result<Index> {
-        let mut index = Index::default();
+        let mut index = Index {
+            shards: Vec::new(),
+            tensors: huge_pages::vec(text.len() / 64),
+            total_size: TotalSize::default(),
+        };
         let mut cursor = Cursor::new(text);
         let (mut map_seen, mut metadata_seen) = (false, false);
         let mut first = true;
@@ -86,45 +108,62 @@ impl Index {
                 "no weight_map: this JSON is no index of a sharded checkpoint".into(),
             ));
         }
-        if index.entries.is_empty() {
+        if index.shards.is_empty() {
             return Err(invalid("the weight_map is empty".into()));
         }
         Ok(index)
     }
 
-    fn read_weight_map(&mut self, cursor: &mut Cursor) -> Result<()> {
-        let mut numbers: HashMap<String, u32> = HashMap::new();
+    fn read_weight_map(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {
+        let mut numbers = HashMap::new();
+        let mut shard = 0;
         let mut first = true;
         cursor
             .open(b'{', "an object as weight_map")
             .map_err(in_index)?;
         while let Some(name) = cursor.next_key(&mut first).map_err(in_index)? {
-            let shard = cursor
+            let file = cursor
                 .string("a shard's file name")
                 .map_err(|error| in_index(error).with_tensor(&name))?;
-            let number = match self.entries.last() {
-                // Neighbours are mostly in the same shard.
-                Some(&(_, last)) if self.shards[last as usize] == shard => last,
-                _ => self
-                    .shard_number(&mut numbers, shard)
-                    .map_err(|fault| fault.with_tensor(&name))?,
-            };
-            self.names.push_str(&name);
-            self.entries.push((self.names.len() as u32, number));
+            // Neighbours are mostly in the same shard.
+            if self
+                .shards
+                .get(shard)
+                .is_none_or(|shard| shard.file != file)
+            {
+                shard = self
+                    .shard_number(&mut numbers, file)
+                    .map_err(|fault| fault.with_tensor(&name))?;
+            }
+            let number = self.tensors.len();
+            self.tensors.push(IndexedTensor { name, next: None });
+            let last = std::mem::replace(&mut self.shards[shard].last, number);
+            if last != number {
+                self.tensors[last].next = NonZeroUsize::new(number);
+            }
         }
         Ok(())
     }
 
-    /// The number of a shard, which is a new one where it has not been named before.
-    fn shard_number(&mut self, numbers: &mut HashMap<String, u32>, shard: Cow<str>) -> Result<u32> {
-        if let Some(&number) = numbers.get(shard.as_ref()) {
+    /// The number of the next tensor's shard, which is a new one where it has not been named before.
+    fn shard_number(
+        &mut self,
+        numbers: &mut HashMap<Cow<'a, str>, usize>,
+        file: Cow<'a, str>,
+    ) -> Result<usize> {
+        if let Some(&number) = numbers.get(&file) {
             return Ok(number);
         }
-        check_shard_name(&shard)
-            .map_err(|fault| invalid(format!("shard name {} {fault}", Quoted(&shard))))?;
-        let number = self.shards.len() as u32;
-        self.shards.push(shard.to_string());
-        numbers.insert(shard.into_owned(), number);
+        check_shard_name(&file)
+            .map_err(|fault| invalid(format!("shard name {} {fault}", Quoted(&file))))?;
+        let number = self.shards.len();
+        numbers.insert(file.clone(), number);
+        let first = self.tensors.len();
+        self.shards.push(IndexedShard {
+            file,
+            first,
+            last: first,
+        });
         Ok(number)
     }
 
@@ -145,34 +184,13 @@ impl Index {
         }
         Ok(())
     }
+}
 
-    /// The shards' file names, relative to the index.
-    pub(crate) fn shards(&self) -> &[String] {
-        &self.shards
-    }
-
-    pub(crate) fn total_size(&self) -> TotalSize {
-        self.total_size
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Each tensor's name and the number of its shard.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
-        let mut begin = 0;
-        self.entries.iter().map(move |&(end, shard)| {
-            let name: Range<usize> = begin..end as usize;
-            begin = name.end;
-            (&self.names[name], shard as usize)
-        })
-    }
-
-    pub(crate) fn first_tensor_of(&self, shard: usize) -> &str {
-        self.iter()
-            .find(|&(_, at)| at == shard)
-            .map_or("", |(name, _)| name)
+impl IndexedShard<'_> {
+    /// The names of its tensors, of which there is one at least, in the order of the index.
+    pub(super) fn tensors<'a>(&self, index: &'a Index) -> impl Iterator<Item = &'a str> {
+        let next = |tensor: &&'a IndexedTensor| Some(&index.tensors[tensor.next?.get()]);
+        std::iter::successors(index.tensors.get(self.first), next).map(|tensor| &*tensor.name)
     }
 }
 

@@ -1,11 +1,13 @@
 //! From JSON text to entries: the shape of the header's JSON, without judging what it says.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::io::Read;
 
-use super::{Entry, Header, METADATA, Oddities};
+use super::{Entry, Header, METADATA, NameHash};
 use crate::Dtype;
 use crate::error::{Error, ErrorKind, Quoted, Result};
+use crate::huge_pages;
 use crate::json::{Cursor, SyntaxError};
 
 const DTYPE: &str = "dtype";
@@ -15,40 +17,110 @@ const DATA_OFFSETS: &str = "data_offsets";
 /// How many objects a field of an entry stands in: the header and the entry.
 const FIELD_DEPTH: u32 = 2;
 
+/// How much of a long header is parsed at once; it stays in the processor's cache.
+pub(super) const PIECE: usize = 256 << 10;
+
 pub(super) fn header(text: &str) -> Result<Header> {
-    let mut header = Header {
-        len: text.len() as u64,
+    let mut header = with_room_for(text.len());
+    let mut cursor = Cursor::new(text);
+    let mut members = Members::open(&mut cursor, &mut header)?;
+    while members.next(&mut cursor, &mut header)? {}
+    cursor.end().map_err(in_header)?;
+    Ok(header)
+}
+
+/// Parses a header of `len` bytes while it is read: fresh memory for the text would take longer
+/// than copying it. `None` where it is not read to its end, for whatever reason; [`header`] can
+/// tell.
+pub(super) fn header_in_pieces(mut file: impl Read, len: usize) -> Option<Header> {
+    let mut header = with_room_for(len);
+    let mut members = None;
+    let mut window = vec![0; PIECE];
+    let (mut kept, mut unread) = (0, len);
+    loop {
+        let end = window.len().min(kept + unread);
+        file.read_exact(&mut window[kept..end]).ok()?;
+        unread -= end - kept;
+        // The piece may end within a character.
+        let piece = &window[..end];
+        let valid = std::str::from_utf8(piece).map_or_else(|error| error.valid_up_to(), str::len);
+        let mut cursor = Cursor::new(std::str::from_utf8(&piece[..valid]).ok()?);
+        let mut ahead = match members {
+            None => Members::open(&mut cursor, &mut header).ok()?,
+            Some(members) => members,
+        };
+        members = Some(ahead);
+        // A member that does not fit the piece leaves no trace, and is parsed again in the next.
+        let mut parsed = cursor.at();
+        while let Ok(more) = ahead.next(&mut cursor, &mut header) {
+            if !more {
+                let is_end = cursor.end().is_ok() && valid == end && unread == 0;
+                return is_end.then_some(header);
+            }
+            members = Some(ahead);
+            parsed = cursor.at();
+        }
+        if parsed == 0 {
+            return None;
+        }
+        window.copy_within(parsed..end, 0);
+        kept = end - parsed;
+    }
+}
+
+fn with_room_for(text_len: usize) -> Header {
+    Header {
+        len: text_len as u64,
         data_len: 0,
         // Room for the tensors of usual headers, so that nothing is moved while it grows. All of
         // it together is less than twice the header's length.
-        names: String::with_capacity(text.len() / 2),
-        dims: Vec::with_capacity(text.len() / 64),
-        entries: Vec::with_capacity(text.len() / 64),
+        names: String::from_utf8(huge_pages::vec(text_len / 2)).unwrap_or_default(),
+        dims: huge_pages::vec(text_len / 32),
+        entries: huge_pages::vec(text_len / 64),
         by_name: Default::default(),
-        hasher: Default::default(),
         metadata: Default::default(),
-        oddities: Oddities {
-            leading_space: text.starts_with([' ', '\n', '\t', '\r']),
-            ..Oddities::default()
-        },
-    };
-    let mut cursor = Cursor::new(text);
-    let mut metadata_seen = false;
-    let mut first = true;
-    cursor.open(b'{', "'{'").map_err(in_header)?;
-    while let Some(key) = cursor.next_key(&mut first).map_err(in_header)? {
-        if key == METADATA {
-            if std::mem::replace(&mut metadata_seen, true) {
-                return Err(in_header(twice(&cursor, METADATA)));
-            }
-            metadata(&mut cursor, &mut header).map_err(in_header)?;
-        } else {
-            entry(&mut cursor, &mut header, &key)
-                .map_err(|error| in_header(error).with_tensor(&key))?;
-        }
+        oddities: Default::default(),
     }
-    cursor.end().map_err(in_header)?;
-    Ok(header)
+}
+
+/// How far the members of the header's object have been parsed.
+#[derive(Clone, Copy)]
+struct Members {
+    first: bool,
+    metadata_seen: bool,
+}
+
+impl Members {
+    fn open(cursor: &mut Cursor, header: &mut Header) -> Result<Members> {
+        let start = cursor.at();
+        cursor.open(b'{', "'{'").map_err(in_header)?;
+        header.oddities.leading_space = cursor.at() > start + 1;
+        Ok(Members {
+            first: true,
+            metadata_seen: false,
+        })
+    }
+
+    /// Parses a tensor's entry or the metadata; false after the last one. After an error, the
+    /// header is as before.
+    fn next(&mut self, cursor: &mut Cursor, header: &mut Header) -> Result<bool> {
+        let Some(key) = cursor.next_key(&mut self.first).map_err(in_header)? else {
+            return Ok(false);
+        };
+        if key == METADATA {
+            if std::mem::replace(&mut self.metadata_seen, true) {
+                return Err(in_header(twice(cursor, METADATA)));
+            }
+            header.metadata = metadata(cursor).map_err(in_header)?;
+        } else {
+            let dims = header.dims.len();
+            entry(cursor, header, &key).map_err(|error| {
+                header.dims.truncate(dims);
+                in_header(error).with_tensor(&key)
+            })?;
+        }
+        Ok(true)
+    }
 }
 
 fn in_header(error: SyntaxError) -> Error {
@@ -76,21 +148,22 @@ fn in_field(field: &'static str) -> impl Fn(SyntaxError) -> SyntaxError {
     }
 }
 
-fn metadata(cursor: &mut Cursor, header: &mut Header) -> Result<(), SyntaxError> {
+fn metadata(cursor: &mut Cursor) -> Result<BTreeMap<String, String>, SyntaxError> {
+    let mut metadata = BTreeMap::new();
     // MLX writes null where there is no metadata.
     if cursor.null()? {
-        return Ok(());
+        return Ok(metadata);
     }
     cursor.open(b'{', "an object of strings or null for __metadata__")?;
     let mut first = true;
     while let Some(key) = cursor.next_key(&mut first)? {
         let value = cursor.string("a string as metadata value")?;
-        if header.metadata.contains_key(key.as_ref()) {
+        if metadata.contains_key(key.as_ref()) {
             return Err(twice(cursor, &key));
         }
-        header.metadata.insert(key.into_owned(), value.into_owned());
+        metadata.insert(key.into_owned(), value.into_owned());
     }
-    Ok(())
+    Ok(metadata)
 }
 
 fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), SyntaxError> {
@@ -98,6 +171,7 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
     let mut dims = None;
     let mut offsets = None;
     let mut unknown: HashSet<Cow<str>> = HashSet::new();
+    let mut first_unknown = None;
 
     cursor.open(b'{', "an object with dtype, shape and data_offsets")?;
     let mut first = true;
@@ -113,11 +187,7 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
                 .is_some(),
             _ => {
                 cursor.skip_value(FIELD_DEPTH)?;
-                let oddities = &mut header.oddities;
-                oddities.unknown_fields += 1;
-                oddities
-                    .first_unknown
-                    .get_or_insert_with(|| (key.to_string(), name.to_owned()));
+                first_unknown.get_or_insert_with(|| key.clone());
                 !unknown.insert(key.clone())
             }
         };
@@ -131,9 +201,17 @@ fn entry(cursor: &mut Cursor, header: &mut Header, name: &str) -> Result<(), Syn
         begin,
         end,
         name: (header.names.len() as u32, name.len() as u32),
+        name_hash: NameHash::of(name),
         dims: dims.ok_or_else(|| missing(SHAPE))?,
         dtype: dtype.ok_or_else(|| missing(DTYPE))?,
     };
+    if let Some(field) = first_unknown {
+        let oddities = &mut header.oddities;
+        oddities.unknown_fields += unknown.len() as u64;
+        oddities
+            .first_unknown
+            .get_or_insert_with(|| (field.into_owned(), name.to_owned()));
+    }
     header.names.push_str(name);
     header.entries.push(entry);
     Ok(())

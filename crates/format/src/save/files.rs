@@ -6,7 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Part, shards};
-use crate::checkpoint::{FILE_SUFFIX, INDEX_SUFFIX, Index, Located, check_shard_name, locate};
+use crate::checkpoint::{
+    FILE_SUFFIX, INDEX_SUFFIX, Located, check_shard_name, locate, shard_names,
+};
 use crate::error::{Error, ErrorKind, Result, ShownPath};
 use crate::writer::{AtomicFile, ClosedFile, KeptFile, directory_of};
 
@@ -188,8 +190,8 @@ impl Old {
     fn find(dir: &Path, stem: &str, index: &Path) -> Old {
         let mut files = BTreeSet::new();
         // An index that cannot be read names nothing that could be removed.
-        if let Ok(index) = Index::read(index) {
-            files.extend(index.shards().iter().cloned());
+        if let Ok(shards) = shard_names(index) {
+            files.extend(shards);
         }
         files.insert(format!("{stem}{FILE_SUFFIX}"));
         files.retain(|name| dir.join(name).is_file());
