@@ -5,18 +5,33 @@ mod common;
 use common::{Tensor, file_of, rejected};
 use half::{bf16, f16};
 use proptest::prelude::*;
-use st_format::{Checkpoint, Dtype, ErrorKind, Read, ReadOptions, Result, Slice};
+use st_format::{
+    Checkpoint, Dtype, ErrorKind, Raw, Read, ReadOptions, Result, Saver, Slice, TensorView,
+};
 
 use Dtype::*;
 
-/// Elements of `from`, as they stand in a file, cast to `to`.
+/// Elements of `from`, as they stand in a file, cast to `to`: on a load, and no different on a
+/// save.
 fn cast(from: Dtype, to: Dtype, data: &[u8]) -> Result<Vec<u8>> {
-    let count = data.len() * 8 / from.bits() as usize;
-    let tensor = Tensor::new("t", from, &[count], data);
+    let shape = [data.len() * 8 / from.bits() as usize];
+    let tensor = Tensor::new("t", from, &shape, data);
     let checkpoint = Checkpoint::from_bytes(file_of(&[tensor]))?;
-    let mut into = vec![0xEE; count * to.bits() as usize / 8];
-    checkpoint.read_into([Read::new("t", &mut into).cast(to)], &ReadOptions::new())?;
-    Ok(into)
+    let mut into = vec![0xEE; shape[0] * to.bits() as usize / 8];
+    let loaded = checkpoint.read_into([Read::new("t", &mut into).cast(to)], &ReadOptions::new());
+
+    let view = TensorView::new("t", from, &shape, data)?;
+    let saver = Saver::<Raw>::new().cast(move |_| Some(to));
+    let saved = saver
+        .write_to(Vec::new(), [("t", view)])
+        .and_then(Checkpoint::from_bytes)
+        .and_then(|checkpoint| checkpoint.read("t"));
+    match (&loaded, &saved) {
+        (Ok(()), Ok(saved)) => assert!(*saved == into, "{from} to {to}: saved otherwise"),
+        (Err(load), Err(save)) => assert_eq!(load.kind(), save.kind()),
+        _ => panic!("{from} to {to}: {loaded:?} to load, {saved:?} to save"),
+    }
+    loaded.map(|()| into)
 }
 
 /// The value of an element, exactly: all there are fit an f64, but for 64-bit integers.

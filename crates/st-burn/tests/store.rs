@@ -499,3 +499,23 @@ fn saves_by_the_policies_of_a_saver() {
     let result = loaded.load_from(&mut store).unwrap();
     assert_eq!(sorted(&result.applied), NAMES);
 }
+
+#[test]
+fn a_parameter_that_is_a_transposed_view_is_saved_in_row_major_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("transposed.safetensors");
+    let device = Device::flex();
+    let weight = Tensor::<2>::from_data([[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &device);
+    let mut saved = Tied::new(false);
+    saved.first.weight = saved.first.weight.map(|_| weight.clone().transpose());
+    saved.second.weight = saved
+        .second
+        .weight
+        .map(|_| weight.clone().narrow(1, 1, 1).expand([2, 3]));
+    saved.save_into(&mut Store::create(&path)).unwrap();
+    let loaded = load_into_burn(&path).unwrap();
+    let expected = TensorData::from([[1.0_f32, 4.0], [2.0, 5.0], [3.0, 6.0]]);
+    assert_eq!(loaded["first.weight"], expected);
+    let expected = TensorData::from([[2.0_f32, 2.0, 2.0], [5.0, 5.0, 5.0]]);
+    assert_eq!(loaded["second.weight"], expected);
+}
