@@ -1,0 +1,67 @@
+//! Tensors that are saved, and what is in a directory then.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use st_format::{Checkpoint, Raw, Saver, TensorView};
+
+use super::Tensor;
+
+pub(crate) fn saver() -> Saver<Raw> {
+    Saver::new()
+}
+
+pub(crate) fn view(tensor: &Tensor) -> (&str, TensorView<'_>) {
+    let Tensor {
+        name,
+        dtype,
+        shape,
+        data,
+    } = tensor;
+    (name, TensorView::new(name, *dtype, shape, data).unwrap())
+}
+
+pub(crate) fn views(tensors: &[Tensor]) -> Vec<(&str, TensorView<'_>)> {
+    tensors.iter().map(view).collect()
+}
+
+/// The checkpoint at the path has these tensors and no other, whatever their order.
+#[track_caller]
+pub(crate) fn assert_holds(path: &Path, tensors: &[Tensor]) {
+    let checkpoint = Checkpoint::open(path).unwrap_or_else(|error| panic!("{error}"));
+    assert_is(&checkpoint, tensors);
+}
+
+/// As [`assert_holds`], for one that is open.
+#[track_caller]
+pub(crate) fn assert_is(checkpoint: &Checkpoint, tensors: &[Tensor]) {
+    let mut found: Vec<Tensor> = checkpoint
+        .iter()
+        .map(|info| {
+            let data = checkpoint.read(info.name()).unwrap();
+            Tensor::new(info.name(), info.dtype(), info.shape(), data)
+        })
+        .collect();
+    let mut expected = tensors.to_vec();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    expected.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(found, expected);
+}
+
+/// The names of all that is in a directory, sorted.
+pub(crate) fn names_in(dir: &Path) -> Vec<String> {
+    snapshot(dir).into_keys().collect()
+}
+
+/// All that is in a directory: names and contents, hidden files included.
+pub(crate) fn snapshot(dir: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // None for directories, and for links that lead nowhere.
+            (name, fs::read(entry.path()).ok())
+        })
+        .collect()
+}
