@@ -21,7 +21,7 @@ use crate::read::{self, Meter, ReadOptions, Transfer};
 use crate::slice::Runs;
 use crate::source::Source;
 use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header, threads};
-pub(crate) use index::{Index, check_shard_name};
+pub(crate) use index::{Index, MAX_INDEX_LEN, check_shard_name};
 pub(crate) use locate::{FILE_SUFFIX, INDEX_SUFFIX, Located, locate};
 use routes::Routes;
 pub use warnings::Warning;

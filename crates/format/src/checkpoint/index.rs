@@ -14,7 +14,7 @@ use crate::json::{Cursor, SyntaxError};
 use crate::{foreign, header};
 
 /// No index of a real model is near this long; the limit is that of a header.
-const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
+pub(crate) const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
 
 /// A parsed index. Shards are numbered in the order they are first named.
 #[derive(Default)]
