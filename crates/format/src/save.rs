@@ -193,7 +193,8 @@ impl<F> Saver<F> {
     /// The checkpoint that was there stays in place until all of the new one is written; then its
     /// files are removed: those that its index names and that lie beside it or below, and all that
     /// are called as its shards or its one file would be. For that time, the new shards' names may
-    /// be temporary ones.
+    /// be temporary ones. Symlinks among the files are replaced, not what they lead to: that may
+    /// be a cache's and belong to other checkpoints, too.
     ///
     /// Sizes as people write them become bytes by [`byte_size`](crate::byte_size).
     #[must_use]

@@ -89,7 +89,7 @@ impl SaveFrom<Given<'_>> for Faulty {
 /// Three tensors whose elements are all `generation`, the largest of them larger than what is
 /// gathered before it is written.
 fn generation(generation: u64) -> Vec<Tensor> {
-    [("a", 3_usize), ("b", 40_000), ("c", 200_000)]
+    [("a", 3_usize), ("b", 40_000), ("c", 150_000)]
         .map(|(name, elements)| {
             let data = generation.to_le_bytes().repeat(elements);
             Tensor::new(name, Dtype::U64, &[elements], data)
@@ -259,7 +259,7 @@ fn survives_kills(test: &str, limit: fn(u64) -> Option<u64>) {
     }
     let kills: usize = match std::env::var("ST_KILLS") {
         Ok(kills) => kills.parse().unwrap(),
-        Err(_) => 20,
+        Err(_) => 12,
     };
     let dir = Dir::new();
     let path = path_in(dir.path(), limit(0));

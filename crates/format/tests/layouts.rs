@@ -31,6 +31,8 @@ fn names(header: &Header) -> Vec<&str> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     /// Every combination of options gives a file that opens, with the same tensors, in the order
     /// asked for, aligned as asked for, with the room asked for; and the same bytes by each of the
     /// ways to write it.
@@ -74,15 +76,8 @@ proptest! {
         if !in_given_order {
             expected.sort_by(|a, b| b.dtype.cmp(&a.dtype).then(a.name.cmp(&b.name)));
         }
-        // Where tensors have no bytes, places in the file do not tell the order of the header.
-        let json: serde_json::Value = serde_json::from_slice(text).unwrap();
-        let entries = json.as_object().unwrap().len() - usize::from(!metadata.is_empty());
-        prop_assert_eq!(entries, tensors.len());
-        let mut expected_text: Vec<u8> = Vec::new();
-        for tensor in expected {
-            expected_text.extend(&tensor.data);
-        }
-        prop_assert!(bytes.ends_with(&expected_text));
+        let data: Vec<u8> = expected.iter().flat_map(|tensor| tensor.data.clone()).collect();
+        prop_assert!(bytes.ends_with(&data));
 
         let streamed = saver.write_to(Vec::new(), views(&tensors)).unwrap();
         prop_assert!(streamed == bytes);
@@ -315,6 +310,14 @@ fn a_stream_takes_tensors_in_file_order_once_and_whole() {
         "only 0 bytes were written, U8 [3] has 3",
     );
     assert_eq!(error.tensor(), Some("c"));
+
+    // Nothing is in nobody's way, whatever the order.
+    for name in ["c", "a"] {
+        let mut writer = new();
+        writer.write("a", &[1; 3]).unwrap();
+        writer.write(name, &[]).unwrap();
+        writer.write("b", &[2; 3]).unwrap();
+    }
 
     // What was refused has left no trace.
     let mut writer = new();
