@@ -246,6 +246,38 @@ fn an_overwrite_that_cannot_be_touches_nothing() {
     }
 }
 
+/// How often each test kills; more than by default finds rarer moments.
+fn kills() -> usize {
+    match std::env::var("ST_KILLS") {
+        Ok(kills) => kills.parse().unwrap(),
+        Err(_) => 12,
+    }
+}
+
+/// Starts a child that saves again and again, kills it, and returns what it saved last.
+fn killed_in_the_middle(test: &str, dir: &Path, moments: &mut common::text::Choices) -> u64 {
+    let mut child = child::command(test, dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut saved = || {
+        let lines = lines.by_ref().map_while(|line| line.ok());
+        lines
+            .filter_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok())
+            .next()
+    };
+    let mut last = saved().expect("the child saves");
+    std::thread::sleep(Duration::from_micros(moments.below(15_000) as u64));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    while let Some(next) = saved() {
+        last = next;
+    }
+    last
+}
+
 /// A child saves one generation after the other, and is killed in the middle, again and again.
 fn survives_kills(test: &str, limit: fn(u64) -> Option<u64>) {
     if let Some(dir) = child::task() {
@@ -257,34 +289,12 @@ fn survives_kills(test: &str, limit: fn(u64) -> Option<u64>) {
             next += 1;
         }
     }
-    let kills: usize = match std::env::var("ST_KILLS") {
-        Ok(kills) => kills.parse().unwrap(),
-        Err(_) => 12,
-    };
     let dir = Dir::new();
     let path = path_in(dir.path(), limit(0));
     save(&path, limit(0), &generation(0));
     let mut moments = common::text::Choices::new(u64::from(std::process::id()));
-    for _ in 0..kills {
-        let mut child = child::command(test, dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut saved = || {
-            let lines = lines.by_ref().map_while(|line| line.ok());
-            lines
-                .filter_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok())
-                .next()
-        };
-        let mut last = saved().expect("the child saves");
-        std::thread::sleep(Duration::from_micros(moments.below(15_000) as u64));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        while let Some(next) = saved() {
-            last = next;
-        }
+    for _ in 0..kills() {
+        let last = killed_in_the_middle(test, dir.path(), &mut moments);
         let found = generation_at(&path);
         assert!(
             (last..=last + 1).contains(&found),
@@ -294,11 +304,40 @@ fn survives_kills(test: &str, limit: fn(u64) -> Option<u64>) {
     // The next save finds nothing in its way, and leaves none of the old files.
     save(&path, limit(1), &generation(1));
     assert_holds(&path, &generation(1));
-    let mut names = names_in(dir.path());
-    names.retain(|name| !name.starts_with('.'));
     let fresh = Dir::new();
     save(&path_in(fresh.path(), limit(0)), limit(1), &generation(1));
-    assert_eq!(names, names_in(fresh.path()));
+    assert_eq!(visible_in(dir.path()), names_in(fresh.path()));
+}
+
+/// A killed process leaves hidden files.
+fn visible_in(dir: &Path) -> Vec<String> {
+    let mut names = names_in(dir);
+    names.retain(|name| !name.starts_with('.'));
+    names
+}
+
+#[test]
+fn killed_while_shards_are_saved_where_nothing_was() {
+    const TEST: &str = "killed_while_shards_are_saved_where_nothing_was";
+    if let Some(dir) = child::task() {
+        for next in 1.. {
+            let path = Path::new(&dir).join(next.to_string());
+            save(&path, Some(THREE), &generation(next));
+            println!("\nsaved {next}");
+        }
+    }
+    let mut moments = common::text::Choices::new(u64::from(std::process::id()));
+    for _ in 0..kills() {
+        let dir = Dir::new();
+        let last = killed_in_the_middle(TEST, dir.path(), &mut moments);
+        let path = dir.join((last + 1).to_string());
+        if path.exists() && !visible_in(&path).is_empty() {
+            assert_eq!(generation_at(&path), last + 1);
+        }
+        save(&path, Some(TWO), &generation(1));
+        assert_holds(&path, &generation(1));
+        assert_eq!(visible_in(&path).len(), 3);
+    }
 }
 
 /// Which generation the checkpoint is, all of it.

@@ -392,6 +392,32 @@ fn more_shards_than_files_may_be_open() {
     );
 }
 
+/// Several ranks that save to one place by mistake.
+#[test]
+fn saves_at_once_do_not_mix_their_files() {
+    let dir = Dir::new();
+    let tensors_of = |rank: u8| {
+        let mut tensors = tensors();
+        for tensor in &mut tensors {
+            tensor.data.fill(rank);
+        }
+        tensors
+    };
+    save(dir.path(), 100, &tensors());
+    for _ in 0..10 {
+        std::thread::scope(|scope| {
+            for rank in 1..5 {
+                let path = dir.path();
+                scope.spawn(move || save(path, 100, &tensors_of(rank)));
+            }
+        });
+        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let rank = checkpoint.read("a").unwrap()[0];
+        assert_holds(dir.path(), &tensors_of(rank));
+        assert_eq!(names_in(dir.path()).len(), 4);
+    }
+}
+
 /// One checkpoint becomes another, by whatever way: the same tensors, metadata and aliases.
 #[test]
 fn a_checkpoint_can_be_resharded_and_merged() {

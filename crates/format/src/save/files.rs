@@ -1,7 +1,7 @@
 //! The files that a save makes, and how they take the place of those that were there.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -114,6 +114,10 @@ impl Target {
                 return Ok(paths);
             }
         };
+        // Two saves at once would mix their shards without an error: the second one waits until the
+        // first one's lock is dropped. Where directories cannot be locked, nothing helps.
+        let directory = File::open(dir);
+        let _lock = directory.and_then(|directory| directory.lock().map(|()| directory));
         let index = dir.join(format!("{stem}{INDEX_SUFFIX}"));
         let has_index = files.len() > 1;
         let closed_index = |names: &[String]| {
@@ -124,15 +128,12 @@ impl Target {
         };
         let names = file_names(stem, files.len());
         let old = Old::find(dir, stem, &index);
-        if !old.has_index && (!has_index || old.files.is_empty()) {
-            // Nothing names these files, and no old one is in their way.
+        if !old.has_index && !has_index {
             replace_targets(files)?;
-            if has_index {
-                closed_index(&names)?.replace_target()?;
-            }
         } else {
             // An index that names the new files as they are called now replaces the old checkpoint
-            // at once. Only then may they have names that were those of its files.
+            // at once. Only then may they have names that were those of its files, or that make a
+            // directory without an index something else.
             let closed = closed_index(&names_of(&files))?;
             let files: Vec<KeptFile> = files
                 .into_iter()
