@@ -123,6 +123,33 @@ proptest! {
         prop_assert_eq!(new.data_start() % 8, 0);
         prop_assert_eq!(names_in(dir.path()), ["model.safetensors"]);
     }
+
+    /// However the header is written: its order, white space, escapes.
+    #[test]
+    fn any_header_can_be_edited_and_its_file_saved_again(
+        tensors in common::text::tensors(),
+        metadata in common::text::metadata(),
+        seed: u64,
+        text in ".{0,60}",
+    ) {
+        let (json, _) = common::text::Choices::new(seed).header(&tensors, &metadata);
+        let data: Vec<u8> = tensors.iter().flat_map(|tensor| tensor.data.clone()).collect();
+        let dir = Dir::new();
+        let path = dir.write("model.safetensors", file(&json, &data));
+        let again = dir.join("again.safetensors");
+        saver().save_checkpoint(&again, &Checkpoint::open(&path).unwrap()).unwrap();
+        assert_holds(&again, &tensors);
+
+        let mut expected = metadata.unwrap_or_default();
+        let mut editor = Editor::open(&path).unwrap();
+        editor.set_metadata("text", &text);
+        expected.insert("text".to_owned(), text);
+        editor.save().unwrap();
+        assert_holds(&path, &tensors);
+        let header = Header::read(&path).unwrap();
+        prop_assert_eq!(header.metadata(), &expected);
+        prop_assert!(fs::read(&path).unwrap()[header.data_start() as usize..] == data);
+    }
 }
 
 /// Old names and new ones.
@@ -371,6 +398,28 @@ fn a_header_over_the_limit_changes_nothing() {
     assert_eq!(error.path(), Some(&*path));
     assert!(fs::read(&path).unwrap() == before);
     assert_eq!(names_in(dir.path()), ["model.safetensors"]);
+}
+
+/// The longest text that the header has room for goes in place, one byte more does not.
+#[test]
+fn in_place_goes_what_fits_to_the_byte() {
+    let tensors = [Tensor::bytes("a", 100)];
+    let dir = Dir::new();
+    let path = dir.join("model.safetensors");
+    let saver = saver().reserve_header(64).metadata("text", "");
+    saver.save(&path, views(&tensors)).unwrap();
+    let before = fs::read(&path).unwrap();
+    let header = Header::parse(&before).unwrap();
+    let text = &before[8..header.data_start() as usize];
+    let room = text.len() - text.trim_ascii_end().len();
+    assert!((64..72).contains(&room));
+    for (len, how) in [(room, Edited::InPlace), (room + 1, Edited::Rewritten)] {
+        fs::write(&path, &before).unwrap();
+        let mut editor = Editor::open(&path).unwrap();
+        editor.set_metadata("text", "x".repeat(len));
+        assert_eq!(editor.save().unwrap(), how);
+        assert_holds(&path, &tensors);
+    }
 }
 
 /// Who asked for aligned data still has it when the header has outgrown its place.
