@@ -80,6 +80,7 @@ macro_rules! battery {
             casts_on_save,
             shards_and_back,
             one_tensor_of_several_names,
+            every_name_by_every_policy,
             checksums,
             saving_over_what_was_loaded,
             one_tensor_in_place,

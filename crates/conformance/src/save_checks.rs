@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use st_format::{Checkpoint, Dtype, ErrorKind};
+use st_format::{Checkpoint, Dtype, ErrorKind, Raw, Saver, Slice, TensorView};
 
 use crate::checks::{
     assert_holds, assert_same, directory, every_dtype, expected, held_by, load, native,
@@ -210,6 +210,122 @@ pub fn one_tensor_of_several_names<A: Adapter>() {
     let report = saver::<A>().untied().save(&path, given);
     report.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(load::<A>(&path).len(), 2);
+}
+
+/// Aliases are filtered and renamed by their own names; cast, sliced and left out as the tensor
+/// they stand for.
+pub fn every_name_by_every_policy<A: Adapter>() {
+    let dir = directory();
+    let tied = Tensor::new("emb", Dtype::U8, &[4, 6]);
+    let mut tensors = vec![tied.clone(), Tensor::new("other", Dtype::U8, &[3])];
+    let lacking = Dtype::ALL
+        .iter()
+        .find(|&&dtype| A::promised(dtype).is_none());
+    tensors.extend(lacking.map(|&dtype| Tensor::new("lacking", dtype, &[8])));
+    let views = tensors.iter().flat_map(|tensor| {
+        let view = TensorView::new(&tensor.name, tensor.dtype, &tensor.shape, &tensor.bytes);
+        let view = view.unwrap_or_else(|error| panic!("{error}"));
+        let names: &[&str] = match &*tensor.name {
+            "emb" => &["emb", "head", "out"],
+            "lacking" => &["lacking", "lacking too"],
+            _ => &["other"],
+        };
+        names.iter().map(move |name| (name, view))
+    });
+    // All in one file, then each tensor in a shard of its own.
+    for limit in [u64::MAX, 0] {
+        let path = dir.path().join(format!("limit {limit}"));
+        let saved = Saver::<Raw>::new()
+            .max_shard_size(limit)
+            .save(&path, views.clone());
+        saved.unwrap_or_else(|error| panic!("{error}"));
+        let loader = || loader::<A>().resolve_aliases().skip_unsupported();
+        let check = |loader: st_format::Loader<A::Framework>, expected: &[&str], tied: &Tensor| {
+            let loaded = loader.load_with_report(&path);
+            let (loaded, report) = loaded.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(loaded.len(), expected.len());
+            assert_eq!(report.loaded.len(), expected.len());
+            for name in expected {
+                assert!(
+                    report.loaded.iter().any(|loaded| loaded == name),
+                    "{report:?}"
+                );
+                let expected = match name.ends_with("other") {
+                    true => &tensors[1],
+                    false => tied,
+                };
+                let found = A::look(&loaded[*name]);
+                assert_same(&found, &self::expected::<A>(expected), name);
+            }
+            report
+        };
+
+        let report = check(loader(), &["emb", "other", "head", "out"], &tied);
+        // Read once, whatever the number of names.
+        assert_eq!(report.bytes, 24 + 3);
+        let skipped = report.skipped.iter().map(|skipped| &*skipped.name);
+        let lacking: Vec<&str> = lacking.iter().map(|_| "lacking").collect();
+        assert_eq!(skipped.collect::<Vec<_>>(), lacking);
+
+        check(loader().filter(|name| name == "out"), &["out"], &tied);
+        check(loader().filter(|name| name == "emb"), &["emb"], &tied);
+        let some = |name: &str| name == "other" || name == "head" || name == "emb";
+        check(loader().filter(some), &["other", "emb", "head"], &tied);
+
+        let prefixed = ["m.emb", "m.other", "m.head", "m.out"];
+        check(
+            loader().rename(|name| format!("m.{name}")),
+            &prefixed,
+            &tied,
+        );
+        let swapped = |name: &str| match name {
+            "emb" => "head".to_owned(),
+            "head" => "emb".to_owned(),
+            name => name.to_owned(),
+        };
+        check(
+            loader().rename(swapped),
+            &["emb", "other", "head", "out"],
+            &tied,
+        );
+        let Err(error) = loader()
+            .rename(|name| name.replace("out", "emb"))
+            .load(&path)
+        else {
+            panic!("two names became one");
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        assert_eq!(error.tensor(), Some("out"));
+
+        let cast = Tensor {
+            dtype: Dtype::I16,
+            bytes: model::convert(Dtype::U8, Dtype::I16, &tied.bytes),
+            ..tied.clone()
+        };
+        let is_tied = |name: &str| name != "other";
+        let to_i16 = || loader().cast(|info| (info.name() == "emb").then_some(Dtype::I16));
+        check(to_i16().filter(is_tied), &["emb", "head", "out"], &cast);
+        let rows = |tensor: &Tensor| Tensor {
+            shape: vec![2, 6],
+            bytes: tensor.bytes[tensor.bytes.len() / 2..].to_vec(),
+            ..tensor.clone()
+        };
+        let half = || Slice::all().share(0, 1, 2);
+        let sliced = to_i16()
+            .slice(move |_| half())
+            .filter(|name| name == "head");
+        check(sliced, &["head"], &rows(&cast));
+
+        let checkpoint = open(&path);
+        let sliced = to_i16().slice(move |_| half());
+        let alone = sliced.load_tensor(&checkpoint, "out");
+        let alone = alone.unwrap_or_else(|error| panic!("{error}"));
+        assert_same(&A::look(&alone), &expected::<A>(&rows(&cast)), "out");
+        let Err(error) = self::loader::<A>().load_tensor(&checkpoint, "out") else {
+            panic!("an alias was resolved, though nobody asked for it");
+        };
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
 }
 
 /// Recorded on a save, compared on a load, and what was changed since is found.

@@ -22,7 +22,7 @@ use crate::slice::Runs;
 use crate::source::Source;
 use crate::{Dtype, Element, Header, Slice, TensorInfo, element, foreign, header, threads};
 use index::{Index, IndexedShard};
-pub(crate) use index::{check_shard_name, shard_names};
+pub(crate) use index::{MAX_INDEX_LEN, check_shard_name, shard_names};
 pub(crate) use locate::{FILE_SUFFIX, INDEX_SUFFIX, Located, locate};
 use routes::Routes;
 pub use warnings::Warning;

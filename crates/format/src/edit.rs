@@ -6,8 +6,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::checksum::{self, Checksum};
-use crate::error::{Error, ErrorKind, Result};
-use crate::header::{METADATA, PREFIX_LEN, text};
+use crate::error::{Error, ErrorKind, Quoted, Result};
+use crate::header::{self, METADATA, PREFIX_LEN, text};
 use crate::writer::AtomicFile;
 use crate::{Checkpoint, Header, SaveFrom, Saver, TensorInfo};
 
@@ -15,7 +15,8 @@ use crate::{Checkpoint, Header, SaveFrom, Saver, TensorInfo};
 ///
 /// The data stays where it is if the new header fits in the place of the old one, its padding
 /// included ([`Layout::reserve_header`](crate::Layout::reserve_header) leaves more of it).
-/// Otherwise the file is written anew beside the old one, block by block, and replaces it.
+/// Otherwise the file is written anew beside the old one, block by block, and replaces it; its data
+/// begins at a multiple of as many bytes as before, 4096 at most.
 ///
 /// A change in place is not all or nothing, as a new file is: power that fails in the middle may
 /// leave a header that is half the old and half the new one. And it changes the file under whoever
@@ -119,9 +120,9 @@ impl Editor {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) where two tensors would have one name, or
-    /// the header would be longer than the format allows; then nothing is changed. And
-    /// [`Io`](ErrorKind::Io).
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) where two tensors or aliases would have one
+    /// name, an alias would have that of other metadata, or the header would be longer than the
+    /// format allows; then nothing is changed. And [`Io`](ErrorKind::Io).
     pub fn save(self) -> Result<Edited> {
         self.save_with(false)
     }
@@ -136,8 +137,8 @@ impl Editor {
     }
 
     fn save_with(mut self, durable: bool) -> Result<Edited> {
-        let metadata = self.new_metadata();
         let names = self.new_names()?;
+        let metadata = self.new_metadata()?;
         let infos = self.header.iter().zip(&names).map(|(info, name)| {
             TensorInfo::new(name, info.dtype(), info.shape(), info.data_offsets())
         });
@@ -150,8 +151,9 @@ impl Editor {
             }
             return Ok(Edited::InPlace);
         }
-        let len = (PREFIX_LEN + json.len() as u64).next_multiple_of(8) - PREFIX_LEN;
-        let header = text::padded(&json, len).map_err(of_file)?;
+        let start = PREFIX_LEN + json.len() as u64;
+        let start = start.next_multiple_of(alignment_of(self.header.data_start()));
+        let header = text::padded(&json, start - PREFIX_LEN).map_err(of_file)?;
         let mut new = AtomicFile::create(&self.path)?;
         new.write_at(0, &header)?;
         let start = SeekFrom::Start(self.header.data_start());
@@ -166,34 +168,37 @@ impl Editor {
         self.renamed.get(name).map_or(name, String::as_str)
     }
 
-    /// In file order.
+    /// Of the tensors, in file order, and of no two tensors or aliases the same.
     fn new_names(&self) -> Result<Vec<&str>> {
-        let names = self.header.iter().map(|info| self.new_name(info.name()));
-        let names: Vec<&str> = names.collect();
-        let mut seen = HashSet::with_capacity(names.len());
-        for (info, &name) in self.header.iter().zip(&names) {
-            let fault = match name {
+        let tensors = self.header.iter().map(|info| info.name());
+        let aliases = self.aliases().map(|(alias, _)| alias);
+        let mut names = Vec::with_capacity(self.header.len());
+        let mut seen = HashSet::with_capacity(self.header.len());
+        for name in tensors.chain(aliases) {
+            let new_name = self.new_name(name);
+            let fault = match new_name {
                 METADATA => "the format keeps this name for metadata",
-                _ if !seen.insert(name) => "two tensors would have this name",
-                _ => continue,
+                _ if !seen.insert(new_name) => "two tensors would have this name",
+                _ => {
+                    names.push(new_name);
+                    continue;
+                }
             };
-            let message = format!("renamed to {name:?}: {fault}");
-            return Err(self.fault(ErrorKind::InvalidRequest, &message, info.name()));
+            return Err(self.cannot_rename(name, fault));
         }
+        names.truncate(self.header.len());
         Ok(names)
     }
 
     /// The metadata, in which aliases and checksums stand under the new names.
-    fn new_metadata(&self) -> BTreeMap<String, String> {
+    fn new_metadata(&self) -> Result<BTreeMap<String, String>> {
         let mut metadata = self.metadata.clone();
         if self.renamed.is_empty() {
-            return metadata;
+            return Ok(metadata);
         }
-        for (alias, kept) in self.header.metadata() {
-            if self.is_alias(alias) && metadata.get(alias) == Some(kept) {
-                metadata.remove(alias);
-                metadata.insert(self.new_name(alias).into(), self.new_name(kept).into());
-            }
+        // All are taken out before any is put in, for names may change places.
+        for (alias, _) in self.aliases() {
+            metadata.remove(alias);
         }
         let checksum = |(from, to): (&String, &String)| {
             let sum = metadata.remove(&checksum::key(from))?;
@@ -201,7 +206,35 @@ impl Editor {
         };
         let checksums: Vec<_> = self.renamed.iter().filter_map(checksum).collect();
         metadata.extend(checksums);
+        for (alias, kept) in self.aliases() {
+            let name = self.new_name(alias);
+            if name != alias && checksum::is_key(name) {
+                let fault = "the metadata keeps keys such as this name for checksums";
+                return Err(self.cannot_rename(alias, fault));
+            }
+            let other = metadata.insert(name.to_owned(), self.new_name(kept).to_owned());
+            if other.is_some() {
+                let fault = "the metadata has a text under this name";
+                return Err(self.cannot_rename(alias, fault));
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// The aliases in the file that have not been set or removed since, and their kept names.
+    fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
+        let metadata = self.header.metadata().iter();
         metadata
+            .filter(|&(alias, kept)| self.is_alias(alias) && self.metadata.get(alias) == Some(kept))
+            .map(|(alias, kept)| (alias.as_str(), kept.as_str()))
+    }
+
+    fn cannot_rename(&self, name: &str, fault: &str) -> Error {
+        let message = match self.renamed.get(name) {
+            Some(new_name) => format!("renamed to {}: {fault}", Quoted(new_name)),
+            None => fault.to_owned(),
+        };
+        self.fault(ErrorKind::InvalidRequest, &message, name)
     }
 }
 
@@ -253,16 +286,16 @@ impl<F> Saver<F> {
 
 fn open_to_write(path: &Path) -> Result<(File, Header)> {
     let open = || {
-        let file = File::options().read(true).write(true).open(path);
-        let file = file.map_err(|error| Error::io("cannot open to write", error))?;
-        let len = file.metadata();
-        let len = len
-            .map_err(|error| Error::io("cannot open to write", error))?
-            .len();
+        let (file, len) = header::open_for(File::options().read(true).write(true), path)?;
         let header = Header::read_from(&file, len)?;
         Ok((file, header))
     };
     open().map_err(|error: Error| error.with_path(path))
+}
+
+/// What the start of the data is a multiple of: 8, which all files get, to 4096.
+fn alignment_of(data_start: u64) -> u64 {
+    1 << data_start.trailing_zeros().clamp(3, 12)
 }
 
 /// Writes a header over the one that is there, if it is not longer. Only what differs is written:

@@ -5,7 +5,7 @@ mod parse;
 pub(crate) mod text;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -353,6 +353,11 @@ fn name_in<'a>(names: &'a str, entry: &Entry) -> &'a str {
 
 /// Opens a regular file for reading, and says how long it is.
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
+    open_for(File::options().read(true), path)
+}
+
+/// As [`open`], for whatever the options say.
+pub(crate) fn open_for(options: &OpenOptions, path: &Path) -> Result<(File, u64)> {
     let cannot_open = |error| Error::io("cannot open", error);
     // Asked before opening: opening a pipe would wait for its writer.
     let metadata = std::fs::metadata(path).map_err(cannot_open)?;
@@ -363,7 +368,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
         };
         return Err(Error::new(ErrorKind::NotSafetensors, what));
     }
-    let file = File::open(path).map_err(cannot_open)?;
+    let file = options.open(path).map_err(cannot_open)?;
     let len = file.metadata().map_err(cannot_open)?.len();
     Ok((file, len))
 }

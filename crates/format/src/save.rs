@@ -18,7 +18,7 @@ use crate::buffer::as_uninit;
 use crate::cast::{Cast, cast_between};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tied::{self, Storage};
-use crate::writer::byte_len;
+use crate::writer::{byte_len, check_name};
 use crate::{Dtype, Header, Layout, StreamWriter, TensorInfo, Writer, checksum};
 use files::Target;
 pub use shards::byte_size;
@@ -123,6 +123,9 @@ impl<F> Saver<F> {
 
     /// Saves this text with the tensors, in every file. Some libraries of Python expect `format`
     /// to be `pt`.
+    ///
+    /// Keys that begin with `sha256:` are those of [`checksums`](Saver::checksums); a text under
+    /// such a key is not saved.
     #[must_use]
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(key.into(), value.into());
@@ -187,8 +190,11 @@ impl<F> Saver<F> {
     /// is `model.safetensors`, and there is no index. The path to save to is a directory, which is
     /// made where there is none, the path of the index, or that of the one file.
     ///
-    /// The checkpoint that was there stays in place until all of the new one is on the disk; then
-    /// its files are removed. For that time, shards' names may be temporary ones.
+    /// The checkpoint that was there stays in place until all of the new one is written; then its
+    /// files are removed: those that its index names and that lie beside it or below, and all that
+    /// are called as its shards or its one file would be. For that time, the new shards' names may
+    /// be temporary ones. Symlinks among the files are replaced, not what they lead to: that may
+    /// be a cache's and belong to other checkpoints, too.
     ///
     /// Sizes as people write them become bytes by [`byte_size`](crate::byte_size).
     #[must_use]
@@ -247,10 +253,10 @@ impl<F> Saver<F> {
         let shards = shards::split(&plan.parts, self.max_shard_size.unwrap_or(u64::MAX));
         let mut meter = Meter::new(self, &plan.parts);
         let mut files = Vec::with_capacity(shards.len());
-        for (file, parts) in target.create(shards.len())?.into_iter().zip(&shards) {
-            let of_file = |error: Error| error.with_path(file.path());
-            let layout = self.layout(&plan, parts).map_err(of_file)?;
-            let mut writer = Writer::to_file(file, layout)?;
+        for (file, parts) in target.paths(shards.len()).iter().zip(&shards) {
+            let layout = self.layout(&plan, parts);
+            let layout = layout.map_err(|error| error.with_path(file))?;
+            let mut writer = Writer::to_file(target.begin(file)?, layout)?;
             for part in in_file_order(parts, writer.header()) {
                 let (_, tensor) = &tensors[part.tensor];
                 part.write::<F, T>(tensor, &mut meter, &mut |bytes| {
@@ -312,10 +318,7 @@ impl<F> Saver<F> {
         for (at, (name, tensor)) in tensors.iter().enumerate() {
             let name = name.as_ref();
             let of_tensor = |error: Error| error.with_tensor(name);
-            if !names.insert(name) {
-                let message = "two tensors have this name";
-                return Err(of_tensor(Error::new(ErrorKind::InvalidRequest, message)));
-            }
+            check_name(name, names.insert(name))?;
             parts.push(self.part::<T>(at, name, tensor).map_err(of_tensor)?);
         }
         // The kept ones of tied names do not depend on the order given.
@@ -465,8 +468,9 @@ impl Part<'_> {
         let mut left = self.bytes;
         let mut write = |bytes: &[u8]| {
             let len = bytes.len() as u64;
-            left = left.checked_sub(len).ok_or_else(|| self.wrong_length())?;
+            let then_left = left.checked_sub(len).ok_or_else(|| self.wrong_length())?;
             write(bytes)?;
+            left = then_left;
             meter.add(len);
             Ok(())
         };

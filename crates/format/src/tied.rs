@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-use crate::Checkpoint;
 use crate::error::{Error, ErrorKind, Quoted, Result};
+use crate::{Checkpoint, checksum};
 
 /// Where a framework keeps a tensor's elements. Tensors of one dtype and shape whose storage is
 /// the same have the same elements.
@@ -55,6 +55,13 @@ pub(crate) fn record(
     aliases: &[(String, String)],
 ) -> Result<()> {
     for (alias, kept) in aliases {
+        if checksum::is_key(alias) {
+            let message = format!(
+                "tied to {}, but the metadata keeps keys such as its name for checksums",
+                Quoted(kept)
+            );
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(alias));
+        }
         let other = metadata.insert(alias.clone(), kept.clone());
         if let Some(other) = other.filter(|other| other != kept) {
             let message = format!(

@@ -13,9 +13,11 @@ use crate::ErrorKind;
 use crate::error::{Error, Result};
 use crate::header::{PREFIX_LEN, text};
 use crate::{Header, checksum};
-pub(crate) use atomic_file::{AtomicFile, ClosedFile, KeptFile, directory_of};
+pub(crate) use atomic_file::{
+    AtomicFile, ClosedFile, KeptFile, directory_of, is_temporary_name, sync_directory,
+};
 pub use layout::Layout;
-pub(crate) use layout::byte_len;
+pub(crate) use layout::{byte_len, check_name};
 use progress::Progress;
 pub use stream::StreamWriter;
 

@@ -1,5 +1,7 @@
 //! Files are written whole or not at all, with the reference's bytes.
 
+mod common;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -7,6 +9,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use safetensors::tensor::TensorView;
 use st_format::{Checkpoint, Dtype, ErrorKind, Layout, Writer};
+
+use common::saved::names_in;
 
 fn reference_dtype(dtype: Dtype) -> safetensors::Dtype {
     serde_json::from_value(dtype.name().into()).unwrap()
@@ -22,15 +26,6 @@ fn write_one(path: &Path, bytes: &[u8]) {
     let mut writer = Writer::create(path, one_tensor()).unwrap();
     writer.write("a", bytes).unwrap();
     writer.finish().unwrap();
-}
-
-fn names_in(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 proptest! {

@@ -14,7 +14,7 @@ use crate::json::{Cursor, SyntaxError};
 use crate::{foreign, header, huge_pages};
 
 /// No index of a real model is near this long; the limit is that of a header.
-const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
+pub(crate) const MAX_INDEX_LEN: u64 = header::MAX_HEADER_LEN;
 
 /// A parsed index, which borrows from its text.
 pub(super) struct Index<'a> {

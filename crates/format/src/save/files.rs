@@ -1,7 +1,7 @@
 //! The files that a save makes, and how they take the place of those that were there.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,9 @@ use crate::checkpoint::{
     FILE_SUFFIX, INDEX_SUFFIX, Located, check_shard_name, locate, shard_names,
 };
 use crate::error::{Error, ErrorKind, Result, ShownPath};
-use crate::writer::{AtomicFile, ClosedFile, KeptFile, directory_of};
+use crate::writer::{
+    AtomicFile, ClosedFile, KeptFile, directory_of, is_temporary_name, sync_directory,
+};
 
 /// What a path to save to means.
 pub(super) enum Target {
@@ -21,6 +23,7 @@ pub(super) enum Target {
         dir: PathBuf,
         /// How the files' names begin.
         stem: String,
+        made: Option<MadeDirectories>,
     },
 }
 
@@ -37,11 +40,11 @@ impl Target {
         });
         match stem {
             Some(stem) => Target::checkpoint(dir, stem),
-            None if is_sharded => {
-                fs::create_dir_all(path)
-                    .map_err(|error| Error::io("cannot make the directory", error))?;
-                Target::checkpoint(path.to_owned(), "model")
-            }
+            None if is_sharded => Ok(Target::Checkpoint {
+                dir: path.to_owned(),
+                stem: "model".to_owned(),
+                made: Some(MadeDirectories::make(path)?),
+            }),
             None => Ok(Target::File(path.to_owned())),
         }
     }
@@ -74,20 +77,27 @@ impl Target {
         Ok(Target::Checkpoint {
             dir,
             stem: stem.to_owned(),
+            made: None,
         })
     }
 
-    /// Begins as many files.
-    pub(super) fn create(&self, shards: usize) -> Result<Vec<AtomicFile>> {
+    /// The paths of as many files.
+    pub(super) fn paths(&self, shards: usize) -> Vec<PathBuf> {
         match self {
-            Target::File(path) => Ok(vec![AtomicFile::create(path)?]),
-            Target::Checkpoint { dir, stem } => {
-                let names = file_names(stem, shards);
-                let paths = names.iter().map(|name| dir.join(name));
-                paths
-                    .map(|path| AtomicFile::create_in_place_of_links(&path))
-                    .collect()
-            }
+            Target::File(path) => vec![path.clone()],
+            Target::Checkpoint { dir, stem, .. } => file_names(stem, shards)
+                .iter()
+                .map(|name| dir.join(name))
+                .collect(),
+        }
+    }
+
+    /// Begins one of them. Links in a directory may be those of a cache, whose files belong to
+    /// other checkpoints, too.
+    pub(super) fn begin(&self, path: &Path) -> Result<AtomicFile> {
+        match self {
+            Target::File(_) => AtomicFile::create(path),
+            Target::Checkpoint { .. } => AtomicFile::create_in_place_of_links(path),
         }
     }
 
@@ -98,31 +108,34 @@ impl Target {
         shards: &[Vec<&Part>],
         durable: bool,
     ) -> Result<Vec<PathBuf>> {
-        let (dir, stem) = match self {
-            Target::Checkpoint { dir, stem } => (dir, stem),
-            Target::File(path) => {
+        let mut paths = self.paths(files.len());
+        let (dir, stem, made) = match self {
+            Target::Checkpoint { dir, stem, made } => (dir, stem, made),
+            Target::File(_) => {
                 replace_targets(files)?;
-                return Ok(vec![path.clone()]);
+                return Ok(paths);
             }
         };
+        // Two saves at once would mix their shards without an error: the second one waits until the
+        // first one's lock is dropped. Where directories cannot be locked, nothing helps.
+        let directory = File::open(dir);
+        let _lock = directory.and_then(|directory| directory.lock().map(|()| directory));
         let index = dir.join(format!("{stem}{INDEX_SUFFIX}"));
         let has_index = files.len() > 1;
         let closed_index = |names: &[String]| {
-            let mut file = AtomicFile::create(&index)?;
-            file.write_at(0, shards::index(shards, names).as_bytes())?;
+            let text = shards::index(shards, names).map_err(|error| error.with_path(&index))?;
+            let mut file = self.begin(&index)?;
+            file.write_at(0, text.as_bytes())?;
             file.close(durable)
         };
         let names = file_names(stem, files.len());
         let old = Old::find(dir, stem, &index);
-        if !old.has_index && (!has_index || old.files.is_empty()) {
-            // Nothing names these files, and no old one is in their way.
+        if !old.has_index && !has_index {
             replace_targets(files)?;
-            if has_index {
-                closed_index(&names)?.replace_target()?;
-            }
         } else {
             // An index that names the new files as they are called now replaces the old checkpoint
-            // at once. Only then may they have names that were those of its files.
+            // at once. Only then may they have names that were those of its files, or that make a
+            // directory without an index something else.
             let closed = closed_index(&names_of(&files))?;
             let files: Vec<KeptFile> = files
                 .into_iter()
@@ -132,6 +145,8 @@ impl Target {
             for file in &files {
                 file.link_to_target()?;
             }
+            // While there is an index: without one, nothing would tell the old files from the new.
+            old.remove_all_but(dir, &names)?;
             match has_index {
                 true => closed_index(&names)?.replace_target()?,
                 false => remove(&index)?,
@@ -140,12 +155,47 @@ impl Target {
                 remove(file.temporary())?;
             }
         }
-        for name in old.files.difference(&names.iter().cloned().collect()) {
-            remove(&dir.join(name))?;
+        if let Some(made) = made.as_ref().filter(|_| durable) {
+            made.sync()?;
         }
-        let mut paths: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
         paths.extend(has_index.then_some(index));
         Ok(paths)
+    }
+}
+
+/// Directories that were made for a checkpoint. Those in which nothing came to be go again.
+pub(super) struct MadeDirectories {
+    /// The innermost one first.
+    paths: Vec<PathBuf>,
+}
+
+impl MadeDirectories {
+    fn make(path: &Path) -> Result<MadeDirectories> {
+        let missing = path
+            .ancestors()
+            .take_while(|dir| *dir != Path::new("") && !dir.exists());
+        let made = MadeDirectories {
+            paths: missing.map(Path::to_owned).collect(),
+        };
+        fs::create_dir_all(path).map_err(|error| Error::io("cannot make the directory", error))?;
+        Ok(made)
+    }
+
+    /// Waits until the disk has them.
+    fn sync(&self) -> Result<()> {
+        self.paths.iter().try_for_each(|path| {
+            sync_directory(directory_of(path))
+                .map_err(|error| Error::io("cannot finish the directory", error).with_path(path))
+        })
+    }
+}
+
+impl Drop for MadeDirectories {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // Only an empty directory can be removed.
+            let _ = fs::remove_dir(path);
+        }
     }
 }
 
@@ -182,8 +232,8 @@ fn remove(path: &Path) -> Result<()> {
 /// The checkpoint that was there.
 struct Old {
     has_index: bool,
-    /// Names of the files that are its own: its shards, or the one file.
-    files: BTreeSet<String>,
+    /// The files that are its own: its shards, others of their name, and the one file of its name.
+    files: BTreeSet<PathBuf>,
 }
 
 impl Old {
@@ -191,13 +241,59 @@ impl Old {
         let mut files = BTreeSet::new();
         // An index that cannot be read names nothing that could be removed.
         if let Ok(shards) = shard_names(index) {
-            files.extend(shards);
+            files.extend(shards.iter().filter_map(|name| file_within(dir, name)));
         }
-        files.insert(format!("{stem}{FILE_SUFFIX}"));
-        files.retain(|name| dir.join(name).is_file());
-        Old {
-            has_index: index.is_file(),
-            files,
+        // Python's transformers looks for this one first, even where there is an index.
+        files.extend(file_within(dir, &format!("{stem}{FILE_SUFFIX}")));
+        let has_index = is_there(index);
+        if has_index {
+            files.extend(numbered_shards(dir, stem));
         }
+        Old { has_index, files }
     }
+
+    fn remove_all_but(&self, dir: &Path, names: &[String]) -> Result<()> {
+        let new = names.iter().filter_map(|name| file_within(dir, name));
+        let new: BTreeSet<PathBuf> = new.collect();
+        self.files
+            .difference(&new)
+            .try_for_each(|path| remove(path))
+    }
+}
+
+/// All shards of this name, whether or not an index names them: a save that was killed leaves some.
+fn numbered_shards(dir: &Path, stem: &str) -> Vec<PathBuf> {
+    let is_number = |text: &str| text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_shard = |name: &str| {
+        let numbers = name.strip_prefix(stem)?.strip_prefix('-')?;
+        let (at, count) = numbers.strip_suffix(FILE_SUFFIX)?.split_once("-of-")?;
+        Some(is_number(at) && is_number(count))
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| is_shard(name) == Some(true))
+        .filter_map(|name| file_within(dir, &name))
+        .collect()
+}
+
+/// The one path of a file of tensors that is in a directory or below it, in whatever way an index
+/// names it. What lies elsewhere, or is something else, is not a checkpoint's to be removed,
+/// whatever its index says.
+fn file_within(dir: &Path, name: &str) -> Option<PathBuf> {
+    let path = dir.join(name);
+    let file_name = path.file_name()?.to_str()?;
+    if !file_name.ends_with(FILE_SUFFIX) && !is_temporary_name(file_name) {
+        return None;
+    }
+    let parent = fs::canonicalize(directory_of(&path)).ok()?;
+    if !parent.starts_with(fs::canonicalize(dir).ok()?) {
+        return None;
+    }
+    Some(parent.join(file_name)).filter(|path| is_there(path))
+}
+
+/// Whether there is something that could be removed as a file, be it a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_dir())
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Part;
+use crate::checkpoint::MAX_INDEX_LEN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::header::text::push_string;
 
@@ -25,7 +26,7 @@ pub(super) fn split<'a, 'b>(parts: &'b [Part<'a>], limit: u64) -> Vec<Vec<&'b Pa
 }
 
 /// The index's text, as Hugging Face's transformers writes it.
-pub(super) fn index(shards: &[Vec<&Part>], file_names: &[String]) -> String {
+pub(super) fn index(shards: &[Vec<&Part>], file_names: &[String]) -> Result<String> {
     let parts = shards.iter().flatten();
     let total_size = parts.map(|part| part.bytes).fold(0, u64::saturating_add);
     let mut weight_map = BTreeMap::new();
@@ -42,7 +43,32 @@ pub(super) fn index(shards: &[Vec<&Part>], file_names: &[String]) -> String {
         push_string(&mut json, file_name);
     }
     json.push_str("\n  }\n}\n");
-    json
+    let json = in_ascii(&json);
+    match json.len() as u64 <= MAX_INDEX_LEN {
+        true => Ok(json),
+        false => {
+            let len = json.len();
+            let message =
+                format!("the index would be {len} bytes long, the limit is {MAX_INDEX_LEN}");
+            Err(Error::new(ErrorKind::InvalidRequest, message))
+        }
+    }
+}
+
+/// The same JSON as Python writes it: all that is not printable ASCII is escaped in its strings.
+fn in_ascii(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            ' '..='~' | '\n' => ascii.push(c),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    ascii.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    ascii
 }
 
 /// The number of bytes that people write as `5GB`, `200MiB` or `1000`: decimal and binary units,

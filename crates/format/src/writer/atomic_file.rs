@@ -8,8 +8,8 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Small tensors are gathered before they are written.
-const BUFFER: usize = 1 << 20;
+/// Pieces smaller than this are gathered before they are written; others are not copied first.
+const BUFFER: usize = 64 << 10;
 
 /// A temporary file beside its target.
 #[derive(Debug)]
@@ -123,6 +123,7 @@ impl ClosedFile {
         Ok(KeptFile {
             target: self.target,
             temporary,
+            durable: self.durable,
         })
     }
 
@@ -150,6 +151,7 @@ impl ClosedFile {
 pub(crate) struct KeptFile {
     target: PathBuf,
     temporary: PathBuf,
+    durable: bool,
 }
 
 impl KeptFile {
@@ -167,7 +169,14 @@ impl KeptFile {
             // Some file systems have no links.
             fs::hard_link(&self.temporary, &link)
                 .or_else(|_| fs::copy(&self.temporary, &link).map(drop))?;
-            link.persist(&self.target).map_err(|error| error.error)
+            if self.durable {
+                File::open(&link)?.sync_all()?;
+            }
+            link.persist(&self.target).map_err(|error| error.error)?;
+            match self.durable {
+                true => sync_directory(directory_of(&self.target)),
+                false => Ok(()),
+            }
         };
         link().map_err(|error| {
             let what = "saved under a temporary name, but it cannot have its own";
@@ -181,6 +190,9 @@ fn check_replaceable(target: &Path) -> Result<()> {
     let what = match fs::metadata(target) {
         Ok(metadata) if metadata.is_dir() => "is a directory, expected a file",
         Ok(metadata) if !metadata.is_file() => "is no regular file",
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
+            return Err(Error::io("cannot create", error));
+        }
         // What cannot be looked at is left to the attempt.
         _ => return Ok(()),
     };
@@ -191,9 +203,9 @@ fn check_replaceable(target: &Path) -> Result<()> {
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => match fs::canonicalize(path) {
-            // The link leads to a file that is yet to be made.
+            // The link leads to a file that is yet to be made, or to another such link.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(directory_of(path).join(fs::read_link(path)?))
+                follow_links(&directory_of(path).join(fs::read_link(path)?))
             }
             target => target,
         },
@@ -206,20 +218,30 @@ fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     // Names have a limit, and the target's may be close to it.
     let start: String = name.chars().take(40).collect();
-    let prefix = format!(".{start}.");
+    let prefix = format!("{HIDDEN}{start}.");
     let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".tmp");
+    builder.prefix(&prefix).suffix(TEMPORARY);
+    let permissions = fs::metadata(target).map(|metadata| metadata.permissions());
+    // From the start: nobody may open a file that is to be private later.
     #[cfg(unix)]
-    let all = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
-    #[cfg(unix)]
-    builder.permissions(all);
+    builder.permissions(match &permissions {
+        Ok(permissions) => permissions.clone(),
+        Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o666),
+    });
     let temporary = builder.tempfile_in(directory_of(target))?;
-    if let Ok(metadata) = fs::metadata(target) {
-        temporary
-            .as_file()
-            .set_permissions(metadata.permissions())?;
+    if let Ok(permissions) = permissions {
+        // What the umask took from them.
+        temporary.as_file().set_permissions(permissions)?;
     }
     Ok(temporary)
+}
+
+const HIDDEN: &str = ".";
+const TEMPORARY: &str = ".tmp";
+
+/// Whether a file name is one that a temporary file has.
+pub(crate) fn is_temporary_name(name: &str) -> bool {
+    name.starts_with(HIDDEN) && name.ends_with(TEMPORARY)
 }
 
 pub(crate) fn directory_of(file: &Path) -> &Path {
@@ -230,11 +252,11 @@ pub(crate) fn directory_of(file: &Path) -> &Path {
 }
 
 #[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }

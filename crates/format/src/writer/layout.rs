@@ -36,14 +36,7 @@ impl Layout {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) where the name is taken, or is
     /// `__metadata__`, which the format keeps for itself.
     pub fn tensor(&mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
-        let fault = match name {
-            METADATA => Some("the format keeps this name for metadata"),
-            _ if !self.names.insert(name.to_owned()) => Some("two tensors have this name"),
-            _ => None,
-        };
-        if let Some(fault) = fault {
-            return Err(Error::new(ErrorKind::InvalidRequest, fault).with_tensor(name));
-        }
+        check_name(name, self.names.insert(name.to_owned()))?;
         self.tensors.push((name.to_owned(), dtype, shape.to_vec()));
         Ok(())
     }
@@ -126,6 +119,16 @@ impl Layout {
         // What is as long as that, is too long.
         Ok(start.unwrap_or(u64::MAX) - PREFIX_LEN)
     }
+}
+
+/// Whether a tensor can be called that.
+pub(crate) fn check_name(name: &str, is_new: bool) -> Result<()> {
+    let fault = match name {
+        METADATA => "the format keeps this name for metadata",
+        _ if !is_new => "two tensors have this name",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::InvalidRequest, fault).with_tensor(name))
 }
 
 /// The bytes that elements of such a dtype and shape take.

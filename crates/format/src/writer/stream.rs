@@ -73,6 +73,9 @@ impl<W: Write> StreamWriter<W> {
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut write = || {
             let place = self.progress.place(name, bytes.len())?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
             if self.position != Some(place.offset) {
                 let message = match self.position {
                     Some(_) => "a tensor before it in file order is not complete",

@@ -4,7 +4,9 @@
 // Each test file is a program of its own and uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod child;
 pub(crate) mod differences;
+pub(crate) mod saved;
 pub(crate) mod text;
 
 use std::fmt::Debug;

@@ -143,7 +143,7 @@ fn files_that_cannot_be_edited() {
         (broken.as_path(), 1),
         (index.as_path(), 1),
         (missing.as_path(), 2),
-        (dir.path(), 2),
+        (dir.path(), 1),
     ] {
         let shown = run(args!["edit", path, "--set", "key", "value"]);
         assert_eq!((shown.code, shown.stdout.as_str()), (Some(code), ""));
