@@ -2,11 +2,13 @@
 
 mod bench;
 mod command;
+mod counts;
 mod demo;
 mod fetch;
 mod libtorch;
 mod minilm;
 mod test;
+mod valgrind;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,12 @@ enum Task {
     Test,
     /// Embeds sentences with all-MiniLM-L6-v2 and compares with the embeddings of PyTorch
     Demo,
+    /// Counts the instructions of parsing and loading, and compares with those that are expected
+    Counts {
+        /// Writes down what is found as what is expected from now on
+        #[arg(long)]
+        renew: bool,
+    },
     /// Compares loading with other libraries, and prints the table of BENCHMARKS.md
     Bench {
         /// Smaller inputs and fewer rounds: to see that it works, not to publish
@@ -46,6 +54,8 @@ fn main() -> ExitCode {
         Task::Setup => libtorch::setup(),
         Task::Test => test::run(),
         Task::Demo => demo::run(),
+        Task::Counts { renew: false } => counts::check(),
+        Task::Counts { renew: true } => counts::renew(),
         Task::Bench { quick, rows } => bench::run(quick, &rows),
     };
     match done {
