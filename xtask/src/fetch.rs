@@ -46,12 +46,6 @@ impl Wheel {
             .with_context(|| format!("cannot fetch {} {}", self.package, self.version))
     }
 
-    /// The folder with the files, if the cache has it.
-    pub(crate) fn cached(&self) -> Result<Option<PathBuf>> {
-        let folder = self.folder_in(&cache_root()?);
-        Ok(is_whole(&folder).then_some(folder))
-    }
-
     fn folder_in(&self, cache: &Path) -> PathBuf {
         let hash = self.sha256.get(..12).unwrap_or(self.sha256);
         cache.join(format!("{}-{}-{hash}", self.package, self.version))

@@ -7,6 +7,7 @@ mod demo;
 mod fetch;
 mod libtorch;
 mod minilm;
+mod python;
 mod test;
 mod valgrind;
 
@@ -39,14 +40,8 @@ enum Task {
         #[arg(long)]
         renew: bool,
     },
-    /// Compares loading with other libraries, and prints the table of BENCHMARKS.md
-    Bench {
-        /// Smaller inputs and fewer rounds: to see that it works, not to publish
-        #[arg(long)]
-        quick: bool,
-        /// Only rows whose name begins so
-        rows: Vec<String>,
-    },
+    /// Compares loading with other libraries, and prints the tables of BENCHMARKS.md
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -56,7 +51,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Counts { renew: false } => counts::check(),
         Task::Counts { renew: true } => counts::renew(),
-        Task::Bench { quick, rows } => bench::run(quick, &rows),
+        Task::Bench(arguments) => bench::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
