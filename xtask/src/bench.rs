@@ -67,9 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut next = programs.next();
     while let Some(program) = next {
         next = programs.next();
-        let title = format!("## {}\n", program.title);
+        let title = format!("\n## {}\n", program.title);
         println!("{title}");
-        text += &format!("\n{title}\n");
+        text += &format!("{title}\n");
         let is_last = next.is_none();
         let done = program.run(arguments, is_last, |line| {
             println!("{line}");

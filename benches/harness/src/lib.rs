@@ -14,6 +14,7 @@ mod table;
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -138,6 +139,7 @@ fn compare(
     let mut print =
         |name: &'static str, work: &str, lines: &dyn Fn(&Setup) -> Result<Vec<String>>| {
             eprintln!("{name}: {work}");
+            let start = Instant::now();
             let lines = tempfile::tempdir_in(dir)
                 .map_err(Into::into)
                 .and_then(|dir| {
@@ -154,6 +156,7 @@ fn compare(
                     failed.push(name);
                 }
             }
+            eprintln!("{name}: took {:.0?}", start.elapsed());
         };
     if !rows.is_empty() {
         println!("{}", table::head_of_rows());

@@ -76,7 +76,11 @@ def torch_load_and_read(path):
     import numpy
     from safetensors.torch import load_file
 
-    return lambda: sum_of_tensors(load_file(path)), lambda total: total
+    def load():
+        tensors = load_file(path)
+        return tensors, sum_of_tensors(tensors)
+
+    return load, lambda loaded: loaded[1]
 
 
 def torch_one_of_many(path):

@@ -90,6 +90,11 @@ pub struct Input {
 }
 
 impl Row {
+    /// Whether our side copies tensors into memory of their own: those loads have threads.
+    pub fn is_owned_load(&self) -> bool {
+        self.has_threads
+    }
+
     /// Ours, ours with one thread, and the others, each with its number of threads.
     pub fn sides(&self) -> Vec<(Side, usize)> {
         let mut sides = vec![(self.ours, 0)];

@@ -83,7 +83,7 @@ pub fn lines_of_row(row: &Row, input: &Input, results: &[Option<Measured>]) -> V
             time(ours.load_and_read_ns),
             time(theirs.load_and_read_ns),
             ratio(theirs.load_and_read_ns, ours.load_and_read_ns),
-            format!("{:.1}", input.bytes as f64 / ours.load_ns as f64),
+            rate_of_ours(row, ours.load_ns, input.bytes),
             peak_of_ours(row, ours.peak_rss, input.bytes),
             peak(theirs.peak_rss, input.bytes),
         ];
@@ -186,10 +186,18 @@ fn mebibytes(bytes: u64) -> String {
     }
 }
 
-/// Those loads that share their work among threads are the owned ones.
+/// What is done lazily has no rate.
+fn rate_of_ours(row: &Row, load_ns: u64, bytes: u64) -> String {
+    if row.is_owned_load() {
+        format!("{:.1}", bytes as f64 / load_ns as f64)
+    } else {
+        "–".to_owned()
+    }
+}
+
 fn peak_of_ours(row: &Row, bytes_at_peak: u64, bytes: u64) -> String {
     let cell = peak(bytes_at_peak, bytes);
-    if row.has_threads && bytes >= LARGE && bytes_at_peak as f64 > PEAK * bytes as f64 {
+    if row.is_owned_load() && bytes >= LARGE && bytes_at_peak as f64 > PEAK * bytes as f64 {
         format!("{cell} **above {PEAK}**")
     } else {
         cell

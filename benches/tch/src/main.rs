@@ -96,7 +96,14 @@ fn load(run: &Run) -> Result<Measured> {
 fn load_and_read(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
     let loader = Loader::new(Device::Cpu).threads(run.threads);
-    run.measure(|| sum_of(loader.load(&path)?.values()), |&total| Ok(total))
+    run.measure(
+        || {
+            let tensors = loader.load(&path)?;
+            let total = sum_of(tensors.values())?;
+            Ok((tensors, total))
+        },
+        |&(_, total)| Ok(total),
+    )
 }
 
 const fn tch_read(target: f64) -> Peer {
