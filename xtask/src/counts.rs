@@ -1,6 +1,6 @@
 //! `cargo xtask counts`: how many instructions parsing a header and loading tensors take.
 //!
-//! Times vary from run to run; these counts repeat to the last thousandth of a percent. Counted is
+//! Times vary from run to run; these counts repeat to a few hundredths of a percent. Counted is
 //! what callgrind sees in the program itself (`benches/counts`), while it runs the function that
 //! does the work, in a release build with one thread. What libc does is left out: its version is
 //! the machine's, and so is the choice of its `memcpy`, by what the processor has.

@@ -125,9 +125,7 @@ impl Wheel {
 
 /// A folder of the cache by its name, made by `fill` where the cache does not have it.
 pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
-    let folder = cache_root()?.join(name);
-    fill_once(&folder, fill)?;
-    Ok(folder)
+    fill_once(&cache_root()?.join(name), fill)
 }
 
 /// Lets `fill` make a folder, unless it is there and whole. It is given a folder for what it needs
