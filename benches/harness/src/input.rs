@@ -61,6 +61,26 @@ pub fn mixed(names: impl Iterator<Item = String>, shape: &[usize]) -> Vec<Tensor
     tensors
 }
 
+/// 1 GiB of F32 tensors of 8 MiB.
+pub fn large(setup: &Setup) -> Result<Option<Input>> {
+    uniform(setup, 128, "F32", &[1024, 2048]).map(Some)
+}
+
+/// Files of so many MiB each, in F32 tensors of 8 MiB, in folders of their own.
+pub fn large_of_sizes(setup: &Setup, sizes: &[usize]) -> Result<Vec<Input>> {
+    let input = |mebibytes: &usize| {
+        let tensors = alike(mebibytes / 8, "F32", &[1024, 2048]);
+        let dir = setup.dir.join(mebibytes.to_string());
+        fs::create_dir(&dir)?;
+        Ok(Input {
+            tensors: tensors.len(),
+            bytes: write_random(&dir.join(FILE), &tensors)?,
+            dir,
+        })
+    };
+    sizes.iter().map(input).collect()
+}
+
 /// Tensors of one dtype and shape in one file of random values, a quarter of them for a quick run.
 pub fn uniform(setup: &Setup, count: usize, dtype: &'static str, shape: &[usize]) -> Result<Input> {
     let count = if setup.quick { count / 4 } else { count };

@@ -7,6 +7,8 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
+use crate::python;
+
 /// The packages whose versions are of interest, and the Cargo.lock that says them.
 pub struct Packages {
     pub names: &'static [&'static str],
@@ -31,20 +33,29 @@ pub fn filesystem(folder: &Path) -> Result<String> {
     Ok(filesystem.to_owned())
 }
 
-pub fn describe(filesystem: &str, packages: &Packages) -> String {
+/// Those of the libraries that are compared.
+pub fn versions(packages: &Packages, python: Option<&Path>) -> String {
+    let names = packages.names.iter();
+    let mut versions: Vec<String> = names
+        .map(|name| format!("{name} {}", locked_version(name, packages.lock)))
+        .collect();
+    versions.push(match python.map(python::versions) {
+        Some(Ok(versions)) => versions,
+        Some(Err(error)) => format!("no Python ({error:#})"),
+        None => "no Python".to_owned(),
+    });
+    format!("{}.", versions.join(", "))
+}
+
+pub fn describe(filesystem: &str) -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let cpu = field("/proc/cpuinfo", "model name");
     let memory = field("/proc/meminfo", "MemTotal");
     let kernel = line("/proc/sys/kernel/osrelease");
     let huge_pages = line("/sys/kernel/mm/transparent_hugepage/enabled");
-    let names = packages.names.iter();
-    let versions: Vec<String> = names
-        .map(|name| format!("{name} {}", locked_version(name, packages.lock)))
-        .collect();
-    let versions = versions.join(", ");
     format!(
         "{cores} cores, {cpu}, {memory} of memory, transparent huge pages {huge_pages}, \
-         Linux {kernel}, {filesystem}; {}; {versions}.",
+         Linux {kernel}, {filesystem}, {}.",
         rustc()
     )
 }

@@ -1,4 +1,4 @@
-//! Running the sides of a row in turn, a fresh process each.
+//! Running sides in turn, a fresh process each.
 
 use std::env;
 use std::fs::{self, File};
@@ -8,96 +8,112 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, fadvise};
 
-use crate::measure::{Measured, Run, median};
-use crate::row::{Input, Row, Side};
+use crate::measure::{Measured, median};
+use crate::row::Cache;
 
 /// A side that takes longer than this is run in the first round only.
 pub const TOO_LONG: Duration = Duration::from_secs(10);
 
-/// Medians over all rounds.
-pub struct Results {
-    pub ours: Measured,
-    pub ours_one_thread: Option<Measured>,
-    pub peers: Vec<Measured>,
+/// How sides are run.
+pub struct Rounds<'a> {
+    pub count: usize,
+    pub python: Option<&'a Path>,
 }
 
-pub fn run(row: &Row, input: &Input, rounds: usize) -> Result<Results> {
-    warm_page_cache(&input.dir)?;
-    let sides = sides(row);
-    let mut measured: Vec<Vec<Measured>> = sides.iter().map(|_| Vec::new()).collect();
-    for round in 0..rounds {
-        let mut order: Vec<usize> = (0..sides.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
+impl Rounds<'_> {
+    /// The medians of each side of `name`, given its input; none for a side that failed, which
+    /// the first may not.
+    pub fn run(&self, name: &str, cache: Cache, inputs: &[&Path]) -> Result<Vec<Option<Measured>>> {
+        let mut sides: Vec<_> = inputs.iter().map(|input| Runs::new(input)).collect();
+        if let Cache::Warm = cache {
+            inputs.iter().try_for_each(|input| warm_page_cache(input))?;
         }
-        for side in order {
-            let before = measured[side].first().map_or(0, |first| first.load_ns);
-            if Duration::from_nanos(before) <= TOO_LONG {
-                measured[side].push(start_side(row, side, &input.dir)?);
+        for round in 0..self.count {
+            let mut order: Vec<usize> = (0..sides.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let side = &mut sides[at];
+                if side.failed || side.is_too_long() {
+                    continue;
+                }
+                if let Cache::Cold = cache {
+                    drop_from_page_cache(side.input)?;
+                }
+                match self.start_side(name, at, side.input) {
+                    Ok(measured) => side.measured.push(measured),
+                    Err(error) if at == 0 => return Err(error),
+                    Err(error) => {
+                        eprintln!("{name}: side {at} is left out: {error:#}");
+                        side.failed = true;
+                    }
+                }
             }
         }
+        for one in &sides {
+            let others = sides.iter().filter(|other| other.input == one.input);
+            let mut others = others.flat_map(|other| &other.measured);
+            let same = one
+                .measured
+                .first()
+                .is_none_or(|one| others.all(|other| one.found.agrees_with(other.found)));
+            ensure!(same, "the sides have not done the same");
+        }
+        Ok(sides.iter().map(Runs::medians).collect())
     }
-    let first = &measured[0][0];
-    let same = measured
-        .iter()
-        .flatten()
-        .all(|other| other.sum == first.sum);
-    ensure!(same, "{}: the sides have not read the same", row.name);
-    let mut medians = measured.iter().map(|side| median_of(side));
-    let mut next = || medians.next().context("a side without a result");
-    let ours = next()?;
-    let ours_one_thread = if row.has_threads { Some(next()?) } else { None };
-    Ok(Results {
-        ours,
-        ours_one_thread,
-        peers: medians.collect(),
-    })
-}
 
-/// Runs one side in this process and prints what it measured.
-pub fn run_side(row: &Row, side: usize, input: &Path) -> Result<()> {
-    let (run, threads) = *sides(row).get(side).context("there is no such side")?;
-    let measured = run(&Run {
-        input,
-        threads,
-        repeat: row.repeat,
-    })?;
-    println!("{}", serde_json::to_string(&measured)?);
-    Ok(())
-}
-
-/// Ours, ours with one thread, and the others, each with its number of threads.
-fn sides(row: &Row) -> Vec<(Side, usize)> {
-    let mut sides = vec![(row.ours, 0)];
-    if row.has_threads {
-        sides.push((row.ours, 1));
+    fn start_side(&self, name: &str, side: usize, input: &Path) -> Result<Measured> {
+        let mut process = Command::new(env::current_exe()?);
+        process
+            .arg(name)
+            .args(["--side", &side.to_string()])
+            .arg("--input")
+            .arg(input)
+            .stderr(Stdio::inherit());
+        if let Some(python) = self.python {
+            process.arg("--python").arg(python);
+        }
+        let output = process.output()?;
+        ensure!(output.status.success(), "{}", output.status);
+        serde_json::from_slice(&output.stdout).context("what it printed")
     }
-    sides.extend(row.peers.iter().map(|peer| (peer.side, 0)));
-    sides
 }
 
-fn start_side(row: &Row, side: usize, input: &Path) -> Result<Measured> {
-    let output = Command::new(env::current_exe()?)
-        .arg(row.name)
-        .args(["--side", &side.to_string()])
-        .arg("--input")
-        .arg(input)
-        .stderr(Stdio::inherit())
-        .output()?;
-    let status = output.status;
-    ensure!(status.success(), "{}, side {side}: {status}", row.name);
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("{}, side {side}: what it printed", row.name))
+/// What a side has measured so far.
+struct Runs<'a> {
+    input: &'a Path,
+    measured: Vec<Measured>,
+    failed: bool,
 }
 
-fn median_of(measured: &[Measured]) -> Measured {
-    let of = |value: fn(&Measured) -> u64| median(measured.iter().map(value).collect());
-    Measured {
-        load_ns: of(|measured| measured.load_ns),
-        load_and_read_ns: of(|measured| measured.load_and_read_ns),
-        sum: of(|measured| measured.sum),
-        peak_rss: of(|measured| measured.peak_rss),
+impl<'a> Runs<'a> {
+    fn new(input: &'a Path) -> Runs<'a> {
+        Runs {
+            input,
+            measured: Vec::new(),
+            failed: false,
+        }
+    }
+
+    fn is_too_long(&self) -> bool {
+        let first = self.measured.first().map_or(0, |first| first.load_ns);
+        Duration::from_nanos(first) > TOO_LONG
+    }
+
+    fn medians(&self) -> Option<Measured> {
+        if self.failed {
+            return None;
+        }
+        let of = |value: fn(&Measured) -> u64| median(self.measured.iter().map(value).collect());
+        Some(Measured {
+            load_ns: of(|measured| measured.load_ns),
+            load_and_read_ns: of(|measured| measured.load_and_read_ns),
+            found: self.measured.first()?.found,
+            peak_rss: of(|measured| measured.peak_rss),
+        })
     }
 }
 
@@ -108,6 +124,15 @@ fn warm_page_cache(dir: &Path) -> Result<()> {
         if !is_sparse(&file)? {
             io::copy(&mut file, &mut io::sink())?;
         }
+    }
+    Ok(())
+}
+
+/// What was written is on the disk already, so the system may drop all of it.
+fn drop_from_page_cache(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let file = File::open(entry?.path())?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::slice;
 
 use anyhow::{Result, ensure};
 use harness::input::{self, FILE, SMALLER};
-use harness::{Measured, Packages, Peer, Row, Run, sum};
+use harness::{Measured, Packages, Peer, Row, Run, sum_of_all, sum_of_pages};
 use st_tch::format::Header;
 use st_tch::{Loader, load_into_var_store, map_into_tch};
 use tch::nn::{Init, VarStore};
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
         names: &["st-tch", "tch", "torch-sys"],
         lock: include_str!("../Cargo.lock"),
     };
-    harness::main(&[ROWS], &packages)
+    harness::main(&[ROWS], &[], &packages)
 }
 
 /// `cargo xtask bench` knows them by how their names begin.
@@ -25,16 +25,29 @@ const ROWS: &[Row] = &[
     Row {
         name: "tch-owned",
         work: "F32 tensors of 8 MiB",
-        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        input: input::large,
         repeat: 1,
         ours: load,
         has_threads: true,
         peers: &[tch_read(4.0)],
     },
     Row {
+        name: "tch-owned-python",
+        work: "the same, and every byte read as part of it",
+        input: input::large,
+        repeat: 1,
+        ours: load_and_read,
+        has_threads: true,
+        peers: &[Peer {
+            name: "Python safetensors.torch.load_file, and every byte read",
+            target: 1.0,
+            side: |run| run.measure_python("torch_load_and_read", &[]),
+        }],
+    },
+    Row {
         name: "tch-mapped",
-        work: "the same, mapped",
-        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        work: "F32 tensors of 8 MiB, mapped",
+        input: input::large,
         repeat: 1,
         ours: map,
         has_threads: false,
@@ -59,7 +72,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "tch-var-store",
         work: "F32 variables of 8 MiB",
-        input: |setup| input::uniform(setup, 128, "F32", &[1024, 2048]).map(Some),
+        input: input::large,
         repeat: 1,
         ours: load_variables,
         has_threads: false,
@@ -74,7 +87,23 @@ const ROWS: &[Row] = &[
 fn load(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
     let loader = Loader::new(Device::Cpu).threads(run.threads);
-    run.measure(|| Ok(loader.load(&path)?), sum_of_all)
+    run.measure(
+        || Ok(loader.load(&path)?),
+        |tensors| sum_of(tensors.values()),
+    )
+}
+
+fn load_and_read(run: &Run) -> Result<Measured> {
+    let path = run.input.join(FILE);
+    let loader = Loader::new(Device::Cpu).threads(run.threads);
+    run.measure(
+        || {
+            let tensors = loader.load(&path)?;
+            let total = sum_of(tensors.values())?;
+            Ok((tensors, total))
+        },
+        |&(_, total)| Ok(total),
+    )
 }
 
 const fn tch_read(target: f64) -> Peer {
@@ -85,10 +114,7 @@ const fn tch_read(target: f64) -> Peer {
             let path = run.input.join(FILE);
             run.measure(
                 || Ok(Tensor::read_safetensors(&path)?),
-                |tensors| {
-                    let sums = tensors.iter().map(|(_, tensor)| Ok(sum(bytes_of(tensor)?)));
-                    wrapping_sum(sums)
-                },
+                |tensors| sum_of(tensors.iter().map(|(_, tensor)| tensor)),
             )
         },
     }
@@ -96,21 +122,14 @@ const fn tch_read(target: f64) -> Peer {
 
 fn map(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
-    run.measure(|| mapped(&path), sum_of_all)
+    run.measure(|| mapped(&path), |tensors| sum_of(tensors.values()))
 }
 
 fn map_and_read_pages(run: &Run, file: &str) -> Result<Measured> {
-    const PAGE: usize = 4096;
     let path = run.input.join(file);
     run.measure(
         || mapped(&path),
-        |tensors| {
-            wrapping_sum(
-                tensors
-                    .values()
-                    .map(|tensor| Ok(sum(&bytes_of(tensor)?[..PAGE]))),
-            )
-        },
+        |tensors| Ok(sum_of_pages(all_bytes_of(tensors.values())?)),
     )
 }
 
@@ -127,7 +146,7 @@ fn load_variables(run: &Run) -> Result<Measured> {
             load_into_var_store(&path, &mut store)?.strict()?;
             Ok(store.variables())
         },
-        sum_of_all,
+        |variables| sum_of(variables.values()),
     )
 }
 
@@ -139,7 +158,7 @@ fn tch_load_variables(run: &Run) -> Result<Measured> {
             store.load(&path)?;
             Ok(store.variables())
         },
-        sum_of_all,
+        |variables| sum_of(variables.values()),
     )
 }
 
@@ -158,12 +177,12 @@ fn variables_for(path: &Path) -> Result<VarStore> {
     Ok(store)
 }
 
-fn sum_of_all(tensors: &HashMap<String, Tensor>) -> Result<u64> {
-    wrapping_sum(tensors.values().map(|tensor| Ok(sum(bytes_of(tensor)?))))
+fn sum_of<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Result<u64> {
+    Ok(sum_of_all(all_bytes_of(tensors)?))
 }
 
-fn wrapping_sum(mut sums: impl Iterator<Item = Result<u64>>) -> Result<u64> {
-    sums.try_fold(0, |total: u64, sum| Ok(total.wrapping_add(sum?)))
+fn all_bytes_of<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Result<Vec<&'a [u8]>> {
+    tensors.map(bytes_of).collect()
 }
 
 /// Those of an F32 tensor, where they lie.
