@@ -155,6 +155,7 @@ impl Editor {
         let start = start.next_multiple_of(alignment_of(self.header.data_start()));
         let header = text::padded(&json, start - PREFIX_LEN).map_err(of_file)?;
         let mut new = AtomicFile::create(&self.path)?;
+        new.reserve(header.len() as u64 + self.header.data_len())?;
         new.write_at(0, &header)?;
         let start = SeekFrom::Start(self.header.data_start());
         let found = self.file.seek(start);

@@ -70,6 +70,7 @@ impl Writer {
     pub(crate) fn to_file(mut file: AtomicFile, layout: Layout) -> Result<Writer> {
         let (bytes, progress) =
             Progress::begin(layout).map_err(|error| error.with_path(file.path()))?;
+        file.reserve(progress.header().file_len())?;
         file.write_at(0, &bytes)?;
         Ok(Writer { file, progress })
     }
