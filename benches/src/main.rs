@@ -4,6 +4,7 @@ mod candle;
 mod cold;
 mod format;
 mod ndarray;
+mod save;
 
 use harness::Packages;
 
@@ -19,7 +20,7 @@ fn main() -> anyhow::Result<()> {
         ],
         lock: include_str!("../Cargo.lock"),
     };
-    let rows = [format::ROWS, candle::ROWS, ndarray::ROWS];
+    let rows = [format::ROWS, candle::ROWS, ndarray::ROWS, save::ROWS];
     let series = [format::GROWTH, candle::GROWTH, cold::COLD];
     harness::main(&rows, &series, &packages)
 }

@@ -1,14 +1,16 @@
-//! burn: our loads against its own store's.
+//! burn: our loads and saves against its own store's.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use burn_core::tensor::TensorData;
-use burn_store::{ModuleStore, SafetensorsStore, bridge};
+use burn_core as burn;
+use burn_core::module::{Module, Param};
+use burn_core::tensor::{Device, Tensor, TensorData};
+use burn_store::{ModuleSnapshot, ModuleStore, SafetensorsStore, bridge};
 use harness::input::{self, FILE, SMALLER};
 use harness::{Measured, Packages, Peer, Row, Run, sum_of_all, sum_of_pages};
-use st_burn::{Burn, Loader, map_into_burn};
+use st_burn::{Burn, Loader, Store, load_into_burn, map_into_burn, save_from_burn};
 
 fn main() -> Result<()> {
     let packages = Packages {
@@ -63,7 +65,64 @@ const ROWS: &[Row] = &[
             side: |run| map_and_read_pages(run, SMALLER),
         }],
     },
+    Row {
+        name: "burn-save",
+        work: "save F32 tensors of 8 MiB",
+        input: input::large,
+        repeat: 3,
+        ours: save,
+        has_threads: false,
+        peers: &[burn_store_save(2.5)],
+    },
+    Row {
+        name: "burn-save-module",
+        work: "save them out of a module, from which burn copies each",
+        input: input::large,
+        repeat: 3,
+        ours: |run| {
+            save_module(run, |model, path| {
+                Ok(model.save_into(&mut Store::create(path))?)
+            })
+        },
+        has_threads: false,
+        peers: &[burn_store_save(1.0)],
+    },
 ];
+
+fn save(run: &Run) -> Result<Measured> {
+    let tensors = load_into_burn(run.input.join(FILE))?;
+    run.measure_save(|path| Ok(save_from_burn(path, &tensors)?))
+}
+
+const fn burn_store_save(target: f64) -> Peer {
+    Peer {
+        name: "burn-store SafetensorsStore, of a module",
+        target,
+        side: |run| {
+            save_module(run, |model, path| {
+                Ok(model.save_into(&mut SafetensorsStore::from_file(path))?)
+            })
+        },
+    }
+}
+
+#[derive(Module, Debug)]
+struct Model {
+    weights: Vec<Param<Tensor<2>>>,
+}
+
+fn save_module(run: &Run, save: impl Fn(&Model, &Path) -> Result<()>) -> Result<Measured> {
+    let device = Device::flex();
+    let weight = |data: TensorData| {
+        let dtype = data.dtype();
+        Param::from_tensor(Tensor::from_data(data, (&device, dtype)))
+    };
+    let tensors = load_into_burn(run.input.join(FILE))?;
+    let model = Model {
+        weights: tensors.into_values().map(weight).collect(),
+    };
+    run.measure_save(|path| save(&model, path))
+}
 
 fn load(run: &Run) -> Result<Measured> {
     let path = run.input.join(FILE);
