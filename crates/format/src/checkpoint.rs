@@ -159,7 +159,7 @@ impl Checkpoint {
     /// tensor of the same name.
     pub fn open_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Checkpoint> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().into()).collect();
-        let shards = threads::map(&paths, |path| Shard::open(path))?;
+        let shards = threads::map(0, &paths, |path| Shard::open(path))?;
         let routes = Routes::of_all(&shards)?;
         let path = shards.first().map(|shard| shard.path.clone());
         Ok(Checkpoint {
@@ -174,10 +174,34 @@ impl Checkpoint {
         path: &Path,
         open: impl Fn(&Path) -> Result<Shard> + Sync,
     ) -> Result<Checkpoint> {
-        match locate(path)? {
-            Located::File(file) => Ok(Checkpoint::of_one(&file, open(&file)?)),
-            Located::Index(path) => Checkpoint::of_index(&path, open),
+        /// A save takes longer than to read headers, so that the second attempt mostly succeeds.
+        const ATTEMPTS: usize = 10;
+
+        let is_directory = path.is_dir();
+        let message = "it is being replaced again and again";
+        let mut last = Error::new(ErrorKind::InvalidIndex, message).with_path(path);
+        for _ in 0..ATTEMPTS {
+            let opened = match locate(path)? {
+                Located::File(file) => open(&file).map(|shard| Checkpoint::of_one(&file, shard)),
+                Located::Index(index) => match index::read(&index) {
+                    Err(error) => Err(error.with_path(&index)),
+                    Ok((file, text)) => {
+                        let opened = Checkpoint::of_index(&index, &text, &open);
+                        if !header::is_at(&file, &index) {
+                            // A save has replaced it, and perhaps some of the shards, meanwhile.
+                            continue;
+                        }
+                        opened
+                    }
+                },
+            };
+            match opened {
+                // A save may have put an index in the place of a file, or the other way round.
+                Err(error) if is_directory && error.is_file_not_found() => last = error,
+                opened => return opened,
+            }
         }
+        Err(last)
     }
 
     fn of_one(path: &Path, shard: Shard) -> Checkpoint {
@@ -189,9 +213,12 @@ impl Checkpoint {
         }
     }
 
-    fn of_index(path: &Path, open: impl Fn(&Path) -> Result<Shard> + Sync) -> Result<Checkpoint> {
-        let text = index::read(path).map_err(|error| error.with_path(path))?;
-        let index = Index::parse(&text).map_err(|error| error.with_path(path))?;
+    fn of_index(
+        path: &Path,
+        text: &[u8],
+        open: impl Fn(&Path) -> Result<Shard> + Sync,
+    ) -> Result<Checkpoint> {
+        let index = Index::parse(text).map_err(|error| error.with_path(path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         // An index that does not fit its shards is an error only where all of them can be opened.
         let open = |indexed: &IndexedShard| {
@@ -208,7 +235,7 @@ impl Checkpoint {
             Ok((shard, places))
         };
         let (shards, places): (Vec<_>, Vec<_>) =
-            threads::map(&index.shards, open)?.into_iter().unzip();
+            threads::map(0, &index.shards, open)?.into_iter().unzip();
         let routes = || Routes::of_index(&shards, places.into_iter().collect::<Result<_>>()?);
         Ok(Checkpoint {
             path: path.to_owned(),

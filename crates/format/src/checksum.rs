@@ -73,7 +73,7 @@ impl Checkpoint {
     pub fn verify_checksums(&self) -> Result<()> {
         let tensors: Vec<_> = self.iter_with_shard().collect();
         let verify = |&(shard, info): &(usize, TensorInfo)| verify(&self.shards()[shard], &info);
-        threads::map(&tensors, verify).map(drop)
+        threads::map(0, &tensors, verify).map(drop)
     }
 
     /// As [`verify_checksums`](Checkpoint::verify_checksums), but goes on where a tensor fails:
@@ -83,7 +83,7 @@ impl Checkpoint {
         let tensors: Vec<_> = self.iter_with_shard().collect();
         let total = self.byte_len();
         let done = Mutex::new(0_u64);
-        let errors = threads::map(&tensors, |&(shard, info)| {
+        let errors = threads::map(0, &tensors, |&(shard, info)| {
             let error = verify(&self.shards()[shard], &info).err();
             let mut done = threads::lock(&done);
             *done = done.saturating_add(info.byte_len());
@@ -121,7 +121,7 @@ pub(crate) fn for_each_block(
     info: &TensorInfo,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    // Whole elements of every dtype.
+    // Whole elements of every dtype whose elements are whole bytes.
     const BLOCK: u64 = 256 << 10;
 
     let start = shard.header().data_start() + info.data_offsets().start;

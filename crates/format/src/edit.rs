@@ -80,7 +80,8 @@ impl Editor {
         &self.header
     }
 
-    /// Sets free text in `__metadata__`.
+    /// Sets free text in `__metadata__`. The name that a tensor has in the file makes an alias of
+    /// the key.
     pub fn set_metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.metadata.insert(key.into(), value.into());
     }
@@ -105,8 +106,9 @@ impl Editor {
         Ok(())
     }
 
+    /// Whether the metadata, as it is to be, says that this is another name of a tensor.
     fn is_alias(&self, name: &str) -> bool {
-        let kept = self.header.metadata().get(name);
+        let kept = self.metadata.get(name);
         kept.is_some_and(|kept| self.header.get(kept).is_some()) && self.header.get(name).is_none()
     }
 
@@ -222,11 +224,11 @@ impl Editor {
         Ok(metadata)
     }
 
-    /// The aliases in the file that have not been set or removed since, and their kept names.
+    /// The aliases, and their kept names, all as they are called in the file.
     fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
-        let metadata = self.header.metadata().iter();
+        let metadata = self.metadata.iter();
         metadata
-            .filter(|&(alias, kept)| self.is_alias(alias) && self.metadata.get(alias) == Some(kept))
+            .filter(|&(alias, _)| self.is_alias(alias))
             .map(|(alias, kept)| (alias.as_str(), kept.as_str()))
     }
 
@@ -241,8 +243,8 @@ impl Editor {
 
 impl<F> Saver<F> {
     /// Writes over one tensor of a checkpoint, in place, with one of the same dtype and shape. Its
-    /// checksum, where one is recorded, is recorded anew; of the saver's policies only casts play
-    /// a part.
+    /// checksum, where one is recorded, is recorded anew; of the saver's policies only casts and
+    /// progress play a part.
     ///
     /// This is not all or nothing: what is interrupted leaves part of the old tensor and part of
     /// the new. And it changes the file under whoever reads or maps it meanwhile.

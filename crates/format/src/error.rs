@@ -78,6 +78,15 @@ impl Error {
         )
     }
 
+    /// The error of a tensor whose dtype the format does not have; `dtype` is the framework's name
+    /// for it.
+    pub fn unknown_to_format(framework: &str, dtype: &str) -> Self {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("the format has no dtype for {framework}'s {dtype}"),
+        )
+    }
+
     /// An error that a framework reported.
     pub fn framework(
         framework: &str,

@@ -351,6 +351,23 @@ fn name_in<'a>(names: &'a str, entry: &Entry) -> &'a str {
     &names[start..start + len]
 }
 
+/// Whether the file at `path` is this one, and no other that has replaced it since it was opened.
+#[cfg(unix)]
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let at_path = std::fs::metadata(path).map(id);
+    // An inode is not used again while it is open.
+    matches!((at_path, file.metadata().map(id)), (Ok(at_path), Ok(open)) if at_path == open)
+}
+
+/// There is no way to tell, and an open file cannot be replaced on Windows.
+#[cfg(not(unix))]
+pub(crate) fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
 /// Opens a regular file for reading, and says how long it is.
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     open_for(File::options().read(true), path)

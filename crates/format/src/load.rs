@@ -224,7 +224,9 @@ impl<F: Framework> Loader<F> {
             aliases,
             to_verify,
         } = self.plan(checkpoint)?;
-        threads::map(&to_verify, |(shard, info)| checksum::verify(shard, info))?;
+        threads::map(self.read.thread_limit(), &to_verify, |(shard, info)| {
+            checksum::verify(shard, info)
+        })?;
         let count = groups.iter().map(|group| group.parts.len()).sum();
         let bytes = groups.iter().map(Group::bytes_to_read);
         let meter = Meter::new(bytes.fold(0, u64::saturating_add));

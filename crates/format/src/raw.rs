@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::checkpoint::Shard;
 use crate::checksum::{self, Checksum, for_each_block};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::tied::Storage;
 use crate::{Checkpoint, Dtype, SaveFrom, SaveReport, Saver, TensorInfo, TensorView};
 
@@ -78,7 +78,9 @@ impl Saver<Raw> {
     /// The path may be that of the checkpoint itself, which is replaced in the end.
     ///
     /// Checksums are compared where they are recorded, and recorded anew where there are any, or
-    /// are asked for. Otherwise metadata is kept, but for what this saver says under the same key.
+    /// are asked for. Otherwise metadata is kept, but for what this saver says under the same key;
+    /// of shards that differ, the first one's ([`Checkpoint::metadata`]). Aliases stay aliases, or
+    /// become tensors of their own where this saver is [`untied`](Saver::untied).
     ///
     /// ```
     /// use st_format::{Checkpoint, Raw, Saver, byte_size};
@@ -96,24 +98,38 @@ impl Saver<Raw> {
     ///
     /// # Errors
     ///
-    /// As [`save`](Saver::save); [`Io`](crate::ErrorKind::Io) where the checkpoint cannot be read;
-    /// and [`ChecksumMismatch`](crate::ErrorKind::ChecksumMismatch).
+    /// As [`save`](Saver::save), also where this saver's metadata has a key that is an alias;
+    /// [`Io`](ErrorKind::Io) where the checkpoint cannot be read; and
+    /// [`ChecksumMismatch`](ErrorKind::ChecksumMismatch).
     pub fn save_checkpoint(
         &self,
         path: impl AsRef<Path>,
         checkpoint: &Checkpoint,
     ) -> Result<SaveReport> {
+        let aliases = checkpoint.aliases();
         let mut saver = self.clone();
         for (key, value) in checkpoint.metadata() {
-            match checksum::is_key(key) {
-                true => saver = saver.checksums(),
-                false => saver = saver.metadata_unless_set(key, value),
+            let is_alias = aliases.contains_key(key);
+            if is_alias && self.has_metadata(key) {
+                let message = format!("it is {value:?} by another name, not to be other metadata");
+                let error = Error::new(ErrorKind::InvalidRequest, message);
+                return Err(error.with_path(path).with_tensor(key));
             }
+            saver = match checksum::is_key(key) {
+                true => saver.checksums(),
+                false if is_alias && self.is_untied() => saver,
+                false => saver.metadata_unless_set(key, value),
+            };
         }
-        let tensors = checkpoint.iter_with_shard().map(|(shard, info)| {
-            let shard = &checkpoint.shards()[shard];
-            (info.name(), Stored { shard, info })
-        });
-        saver.save(path, tensors)
+        let stored = |name: &str| {
+            let (shard, info) = checkpoint.locate(name)?;
+            Ok(Stored { shard, info })
+        };
+        let names = checkpoint.iter().map(|info| (info.name(), info.name()));
+        let aliases = aliases.into_iter().filter(|_| self.is_untied());
+        let tensors = names
+            .chain(aliases)
+            .map(|(name, kept)| Ok((name, stored(kept)?)));
+        saver.save(path, tensors.collect::<Result<Vec<_>>>()?)
     }
 }

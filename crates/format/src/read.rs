@@ -35,6 +35,10 @@ impl ReadOptions {
         self
     }
 
+    pub(crate) fn thread_limit(&self) -> usize {
+        self.threads
+    }
+
     /// Calls `progress(done, total)` now and then, with bytes of the files, from any of the
     /// reading threads, so that calls may overtake each other. One of them has `done == total`,
     /// unless there is nothing to read.

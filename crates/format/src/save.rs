@@ -6,7 +6,7 @@
 mod files;
 mod shards;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::io::Write;
 use std::marker::PhantomData;
@@ -81,11 +81,8 @@ pub trait SaveFrom<T> {
 /// # Ok::<(), st_format::Error>(())
 /// ```
 pub struct Saver<F> {
-    metadata: BTreeMap<String, String>,
-    in_given_order: bool,
-    alignment: usize,
-    reserved: usize,
-    checksums: bool,
+    /// Of every file, but for the tensors.
+    layout: Layout,
     untied: bool,
     durable: bool,
     max_shard_size: Option<u64>,
@@ -107,11 +104,7 @@ impl<F> Saver<F> {
     /// A saver without policies.
     pub fn new() -> Saver<F> {
         Saver {
-            metadata: BTreeMap::new(),
-            in_given_order: false,
-            alignment: 0,
-            reserved: 0,
-            checksums: false,
+            layout: Layout::new(),
             untied: false,
             durable: false,
             max_shard_size: None,
@@ -128,42 +121,47 @@ impl<F> Saver<F> {
     /// such a key is not saved.
     #[must_use]
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.metadata.insert(key.into(), value.into());
+        self.layout.metadata(key, value);
         self
     }
 
-    pub(crate) fn metadata_unless_set(mut self, key: &str, value: &str) -> Self {
-        let entry = self.metadata.entry(key.to_owned());
-        entry.or_insert_with(|| value.to_owned());
-        self
+    pub(crate) fn metadata_unless_set(self, key: &str, value: &str) -> Self {
+        match self.has_metadata(key) {
+            true => self,
+            false => self.metadata(key, value),
+        }
+    }
+
+    pub(crate) fn has_metadata(&self, key: &str) -> bool {
+        self.layout.metadata.contains_key(key)
     }
 
     /// Lays tensors down, and distributes them among shards, in the order they are given in.
     /// Otherwise the same tensors make the same files whatever their order.
     #[must_use]
     pub fn in_given_order(mut self) -> Self {
-        self.in_given_order = true;
+        self.layout.in_given_order();
         self
     }
 
     /// Begins each file's data at a multiple of `bytes` ([`Layout::align_data`]).
     #[must_use]
     pub fn align_data(mut self, bytes: usize) -> Self {
-        self.alignment = bytes;
+        self.layout.align_data(bytes);
         self
     }
 
     /// Leaves room for metadata to come ([`Layout::reserve_header`]).
     #[must_use]
     pub fn reserve_header(mut self, bytes: usize) -> Self {
-        self.reserved = bytes;
+        self.layout.reserve_header(bytes);
         self
     }
 
     /// Records checksums ([`Layout::checksums`]).
     #[must_use]
     pub fn checksums(mut self) -> Self {
-        self.checksums = true;
+        self.layout.checksums();
         self
     }
 
@@ -173,6 +171,10 @@ impl<F> Saver<F> {
     pub fn untied(mut self) -> Self {
         self.untied = true;
         self
+    }
+
+    pub(crate) fn is_untied(&self) -> bool {
+        self.untied
     }
 
     /// Returns when the disk has everything, so that it survives a power failure.
@@ -193,7 +195,8 @@ impl<F> Saver<F> {
     /// The checkpoint that was there stays in place until all of the new one is written; then its
     /// files are removed: those that its index names and that lie beside it or below, and all that
     /// are called as its shards or its one file would be. For that time, the new shards' names may
-    /// be temporary ones. Symlinks among the files are replaced, not what they lead to: that may
+    /// be temporary ones, and the directory is locked (`flock`): a second save to it waits.
+    /// Symlinks among the files are replaced, not what they lead to: that may
     /// be a cache's and belong to other checkpoints, too.
     ///
     /// Sizes as people write them become bytes by [`byte_size`](crate::byte_size).
@@ -235,7 +238,8 @@ impl<F> Saver<F> {
     /// [`Unsupported`](ErrorKind::Unsupported) for a dtype that the format lacks, or that cannot
     /// be cast as asked; [`InvalidRequest`](ErrorKind::InvalidRequest) for names that the format
     /// does not allow, and policies that contradict each other; [`Io`](ErrorKind::Io); and errors
-    /// of the framework. Then what was there is there, and nothing else.
+    /// of the framework. Then what was there is there, and nothing else; or all of the new one is,
+    /// and the message says "saved, but" what could not be done after that.
     pub fn save<N, T>(
         &self,
         path: impl AsRef<Path>,
@@ -254,7 +258,7 @@ impl<F> Saver<F> {
         let mut meter = Meter::new(self, &plan.parts);
         let mut files = Vec::with_capacity(shards.len());
         for (file, parts) in target.paths(shards.len()).iter().zip(&shards) {
-            let layout = self.layout(&plan, parts);
+            let layout = plan.layout_of(parts);
             let layout = layout.map_err(|error| error.with_path(file))?;
             let mut writer = Writer::to_file(target.begin(file)?, layout)?;
             for part in in_file_order(parts, writer.header()) {
@@ -297,7 +301,7 @@ impl<F> Saver<F> {
         let plan = self.plan(&tensors)?;
         let parts: Vec<&Part> = plan.parts.iter().collect();
         let mut meter = Meter::new(self, &plan.parts);
-        let mut writer = StreamWriter::new(output, self.layout(&plan, &parts)?)?;
+        let mut writer = StreamWriter::new(output, plan.layout_of(&parts)?)?;
         for part in in_file_order(&parts, writer.header()) {
             let (_, tensor) = &tensors[part.tensor];
             part.write::<F, T>(tensor, &mut meter, &mut |bytes| {
@@ -331,17 +335,17 @@ impl<F> Saver<F> {
             true => Vec::new(),
             false => tied::take_aliases(&mut parts, |part| part.name, storage),
         };
-        if self.in_given_order {
+        if self.layout.in_given_order {
             parts.sort_by_key(|part| part.tensor);
         }
-        let mut metadata = self.metadata.clone();
+        let mut layout = self.layout.clone();
         // Those of other tensors' bytes, if it is the metadata of another file.
-        metadata.retain(|key, _| !checksum::is_key(key));
-        tied::record(&mut metadata, &aliases)?;
+        layout.metadata.retain(|key, _| !checksum::is_key(key));
+        tied::record(&mut layout.metadata, &aliases)?;
         Ok(Plan {
             parts,
             aliases,
-            metadata,
+            layout,
         })
     }
 
@@ -350,13 +354,7 @@ impl<F> Saver<F> {
         F: SaveFrom<T>,
     {
         let (held, shape) = (F::dtype(tensor)?, F::shape(tensor));
-        let len = |dtype| {
-            byte_len(dtype, &shape).ok_or_else(|| {
-                let message = format!("{dtype} {shape:?} is no whole number of bytes below 2^64");
-                Error::new(ErrorKind::InvalidRequest, message)
-            })
-        };
-        let info = TensorInfo::new(name, held, &shape, 0..len(held)?);
+        let info = TensorInfo::new(name, held, &shape, 0..byte_len(held, &shape)?);
         let dtype = self.cast.as_ref().and_then(|cast| cast(&info));
         let dtype = dtype.unwrap_or(held);
         Ok(Part {
@@ -365,7 +363,7 @@ impl<F> Saver<F> {
             held,
             dtype,
             cast: cast_between(held, dtype)?,
-            bytes: len(dtype)?,
+            bytes: byte_len(dtype, &shape)?,
             shape,
         })
     }
@@ -392,31 +390,12 @@ impl<F> Saver<F> {
         let mut meter = Meter::new(self, std::slice::from_ref(&part));
         part.write::<F, T>(tensor, &mut meter, &mut write)
     }
-
-    fn layout(&self, plan: &Plan, parts: &[&Part]) -> Result<Layout> {
-        let mut layout = Layout::new();
-        for (key, value) in &plan.metadata {
-            layout.metadata(key, value);
-        }
-        if self.in_given_order {
-            layout.in_given_order();
-        }
-        if self.checksums {
-            layout.checksums();
-        }
-        layout.align_data(self.alignment);
-        layout.reserve_header(self.reserved);
-        for part in parts {
-            layout.tensor(part.name, part.dtype, &part.shape)?;
-        }
-        Ok(layout)
-    }
 }
 
 impl<F> Clone for Saver<F> {
     fn clone(&self) -> Saver<F> {
         Saver {
-            metadata: self.metadata.clone(),
+            layout: self.layout.clone(),
             cast: self.cast.clone(),
             progress: self.progress.clone(),
             ..*self
@@ -427,7 +406,7 @@ impl<F> Clone for Saver<F> {
 impl<F> fmt::Debug for Saver<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Saver")
-            .field("metadata", &self.metadata)
+            .field("metadata", &self.layout.metadata)
             .field("max_shard_size", &self.max_shard_size)
             .field("durable", &self.durable)
             .finish_non_exhaustive()
@@ -439,7 +418,19 @@ struct Plan<'a> {
     /// In the order in which shards are filled.
     parts: Vec<Part<'a>>,
     aliases: Vec<(String, String)>,
-    metadata: BTreeMap<String, String>,
+    /// Of every file, but for the tensors.
+    layout: Layout,
+}
+
+impl Plan<'_> {
+    /// The layout of a file of these tensors.
+    fn layout_of(&self, parts: &[&Part]) -> Result<Layout> {
+        let mut layout = self.layout.clone();
+        for part in parts {
+            layout.tensor(part.name, part.dtype, &part.shape)?;
+        }
+        Ok(layout)
+    }
 }
 
 /// A tensor that is to be written.
@@ -465,28 +456,34 @@ impl Part<'_> {
         write: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut block = Vec::new();
-        let mut left = self.bytes;
+        let mut written = 0;
         let mut write = |bytes: &[u8]| {
             let len = bytes.len() as u64;
-            let then_left = left.checked_sub(len).ok_or_else(|| self.wrong_length())?;
+            if len > self.bytes - written {
+                return Err(self.wrong_length(written + len));
+            }
             write(bytes)?;
-            left = then_left;
+            written += len;
             meter.add(len);
             Ok(())
         };
-        let written = F::bytes(tensor, &mut |bytes| match &self.cast {
+        let given = F::bytes(tensor, &mut |bytes| match &self.cast {
             None => write(bytes),
-            Some(_) if !self.holds_whole(bytes) => Err(self.wrong_length()),
+            Some(_) if !self.holds_whole(bytes) => {
+                let (len, dtype) = (bytes.len(), self.held);
+                let message = format!("a piece of {len} bytes is no whole number of {dtype}");
+                Err(Error::new(ErrorKind::Framework, message))
+            }
             Some(cast) => bytes.chunks(BLOCK).try_for_each(|bytes| {
                 block.resize(cast.output_len_of_block(bytes.len()), 0);
                 cast.apply(bytes, as_uninit(&mut block));
                 write(&block)
             }),
         });
-        written
-            .and_then(|()| match left {
-                0 => Ok(()),
-                _ => Err(self.wrong_length()),
+        given
+            .and_then(|()| match written == self.bytes {
+                true => Ok(()),
+                false => Err(self.wrong_length(written)),
             })
             .map_err(|error| error.with_tensor(self.name))
     }
@@ -497,14 +494,14 @@ impl Part<'_> {
     }
 
     /// The error of a framework that does not give the bytes of what it says the tensor is.
-    fn wrong_length(&self) -> Error {
-        let (dtype, shape) = (self.held, &self.shape);
-        let message = format!("its bytes are not those of {dtype} {shape:?}");
+    fn wrong_length(&self, found: u64) -> Error {
+        let (dtype, shape, needed) = (self.dtype, &self.shape, self.bytes);
+        let message = format!("it gave {found} bytes, {dtype} {shape:?} needs {needed}");
         Error::new(ErrorKind::Framework, message)
     }
 }
 
-/// What is cast at once: whole elements of every dtype, in the processor's cache.
+/// What is cast at once: whole elements of every dtype that can be, in the processor's cache.
 const BLOCK: usize = 256 << 10;
 
 fn in_file_order<'a, 'b>(parts: &[&'b Part<'a>], header: &Header) -> Vec<&'b Part<'a>> {

@@ -23,15 +23,21 @@ pub(crate) fn run(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// Does the same for all items and keeps their order; the first item's error counts.
+/// Does the same for all items and keeps their order; the first item's error counts. No more
+/// threads do it than said; 0 is one per processor.
 pub(crate) fn map<T: Sync, U: Send>(
+    threads: usize,
     items: &[T],
     work: impl Fn(&T) -> Result<U> + Sync,
 ) -> Result<Vec<U>> {
     let next = AtomicUsize::new(0);
     let first_failed = AtomicUsize::new(usize::MAX);
     let done = Mutex::new(Vec::with_capacity(items.len()));
-    run(count().min(items.len()), || {
+    let threads = match threads {
+        0 => count(),
+        threads => threads,
+    };
+    run(threads.min(items.len()), || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let item = match items.get(at) {

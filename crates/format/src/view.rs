@@ -26,17 +26,16 @@ impl<'a> TensorView<'a> {
         shape: &'a [usize],
         data: &'a [u8],
     ) -> Result<TensorView<'a>> {
-        let len = data.len() as u64;
-        match byte_len(dtype, shape) {
-            Some(needed) if needed == len => Ok(TensorView {
-                info: TensorInfo::new(name, dtype, shape, 0..len),
-                data,
-            }),
-            _ => {
-                let message = format!("{len} bytes are no {dtype} {shape:?}");
-                Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(name))
-            }
+        let found = data.len() as u64;
+        let needed = byte_len(dtype, shape).map_err(|error| error.with_tensor(name))?;
+        if found != needed {
+            let message = format!("the data is {found} bytes, {dtype} {shape:?} needs {needed}");
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_tensor(name));
         }
+        Ok(TensorView {
+            info: TensorInfo::new(name, dtype, shape, 0..needed),
+            data,
+        })
     }
 
     /// A tensor of an archive, whose header has been checked.

@@ -112,7 +112,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As [`finish`](Writer::finish).
+    /// As [`finish`](Writer::finish); where only the directory could not be synced, the new file is
+    /// there, and the message says so.
     pub fn finish_durably(self) -> Result<()> {
         self.close(true)?.replace_target()
     }

@@ -557,3 +557,19 @@ fn an_overwrite_casts_and_finds_its_tensor() {
     );
     assert_eq!((error.path(), error.tensor()), (Some(&*path), Some("b")));
 }
+
+#[test]
+fn an_alias_that_is_set_follows_a_rename_of_the_same_edit() {
+    let dir = Dir::new();
+    let (path, _) = with_aliases(&dir, false);
+    let kept = Checkpoint::open(&path).unwrap();
+    let kept = kept.iter().next().unwrap().name().to_owned();
+    let mut editor = Editor::open(&path).unwrap();
+    editor.set_metadata("new alias", &kept);
+    editor.rename(&kept, "new name").unwrap();
+    editor.rename("new alias", "newer alias").unwrap();
+    editor.save().unwrap();
+    let edited = Checkpoint::open(&path).unwrap();
+    assert_eq!(edited.aliases()["newer alias"], "new name");
+    assert!(!edited.metadata().contains_key("new alias"));
+}

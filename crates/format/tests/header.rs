@@ -5,7 +5,7 @@ mod common;
 use common::text::{Choices, metadata, tensors};
 use common::{Dir, entry, file, rejected, with_prefix};
 use proptest::prelude::*;
-use st_format::{Checkpoint, Dtype, Error, ErrorKind, Header, SafeTensors};
+use st_format::{Checkpoint, Dtype, Error, ErrorKind, Header, Layout, SafeTensors, StreamWriter};
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -368,4 +368,37 @@ fn compare_with_memory(json: &[u8]) -> bool {
     };
     assert_eq!(warnings(&read), warnings(&in_memory));
     true
+}
+
+/// Each tensor is as long as 64 bits can count, and so are all of them together; the file is not.
+#[test]
+fn tensors_that_leave_no_room_for_the_header() {
+    let mut entries = Vec::new();
+    let each = (1_u64 << 61) - 1;
+    let lengths = [each; 8].into_iter().chain([7]);
+    let mut begin = 0;
+    for (at, len) in lengths.enumerate() {
+        let end = begin + len;
+        entries.push(format!(
+            r#""{at}":{{"dtype":"U8","shape":[{len}],"data_offsets":[{begin},{end}]}}"#
+        ));
+        begin = end;
+    }
+    assert_eq!(begin, u64::MAX);
+    let json = format!("{{{}}}", entries.join(","));
+    let mut file = (json.len() as u64).to_le_bytes().to_vec();
+    file.extend(json.bytes());
+    let error = Header::parse(&file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidLayout, "{error}");
+    assert!(error.to_string().contains("overflow 64 bits"), "{error}");
+
+    let mut layout = Layout::new();
+    for at in 0..8 {
+        layout
+            .tensor(&at.to_string(), Dtype::U8, &[each as usize])
+            .unwrap();
+    }
+    layout.tensor("8", Dtype::U8, &[7]).unwrap();
+    let error = StreamWriter::new(Vec::new(), layout).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
 }

@@ -661,3 +661,38 @@ proptest! {
         }
     }
 }
+
+/// A tensor that is called `b` as well.
+fn tied(dir: &Dir) -> std::path::PathBuf {
+    let path = dir.join("tied.safetensors");
+    let tensor = Tensor::bytes("a", 100);
+    let view = view(&tensor);
+    saver().save(&path, [("a", view.1), ("b", view.1)]).unwrap();
+    path
+}
+
+#[test]
+fn a_copy_keeps_aliases_or_makes_tensors_of_them() {
+    let dir = Dir::new();
+    let source = Checkpoint::open(tied(&dir)).unwrap();
+    let copy = dir.join("copy.safetensors");
+    saver().save_checkpoint(&copy, &source).unwrap();
+    let copied = Checkpoint::open(&copy).unwrap();
+    assert_eq!((copied.len(), copied.resolve("b")), (1, "a"));
+
+    saver().untied().save_checkpoint(&copy, &source).unwrap();
+    let copied = Checkpoint::open(&copy).unwrap();
+    assert_eq!((copied.len(), copied.resolve("b")), (2, "b"));
+    assert_eq!(copied.read("b").unwrap(), source.read("a").unwrap());
+    assert!(copied.metadata().is_empty(), "{:?}", copied.metadata());
+
+    let error = saver()
+        .metadata("b", "text")
+        .save_checkpoint(&copy, &source);
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.tensor()),
+        (ErrorKind::InvalidRequest, Some("b"))
+    );
+    assert_eq!(Checkpoint::open(&copy).unwrap().len(), 2);
+}

@@ -75,6 +75,73 @@ fn a_reader_sees_the_old_file_or_the_new_one() {
     assert_eq!(names_in(dir.path()), ["model.safetensors"]);
 }
 
+/// In shards, in one file, and from one to the other.
+#[test]
+fn a_reader_sees_the_old_checkpoint_or_the_new_one() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let dir = Dir::new();
+    let save = |generation: u8| {
+        let limit = match generation % 4 {
+            0 => u64::MAX,
+            _ => 100,
+        };
+        let saver = saver().max_shard_size(limit);
+        saver.save(dir.path(), views(&tensors(generation))).unwrap();
+    };
+    save(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (1..=200).for_each(save);
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            match Checkpoint::open(dir.path()) {
+                Ok(checkpoint) => {
+                    let generation = checkpoint.read("b").unwrap()[7];
+                    assert_is(&checkpoint, &tensors(generation));
+                }
+                // Which may be where one save comes right after the other.
+                Err(error) => assert!(error.to_string().contains("again and again"), "{error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn an_index_of_another_name_is_not_replaced_by_tensors() {
+    let dir = Dir::new();
+    saver()
+        .max_shard_size(100)
+        .save(dir.path(), views(&tensors(1)))
+        .unwrap();
+    let index = dir.join("weights.json");
+    fs::rename(dir.join("model.safetensors.index.json"), &index).unwrap();
+    let before = names_in(dir.path());
+    for saver in [saver(), saver().max_shard_size(100)] {
+        let error = saver.save_checkpoint(&index, &Checkpoint::open(&index).unwrap());
+        let error = error.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.path()),
+            (ErrorKind::InvalidRequest, Some(&*index))
+        );
+        assert_eq!(names_in(dir.path()), before);
+        assert_is(&Checkpoint::open(&index).unwrap(), &tensors(1));
+    }
+}
+
+#[test]
+fn a_path_that_no_file_can_have_is_refused_before_anything_is_written() {
+    let dir = Dir::new();
+    for path in [dir.join("none/"), Path::new("").to_owned()] {
+        let error = saver().save(&path, views(&tensors(1))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        assert_eq!(error.path(), Some(&*path));
+        assert!(names_in(dir.path()).is_empty());
+    }
+}
+
 #[test]
 fn permissions_are_those_of_the_old_file_or_the_umask() {
     const TEST: &str = "permissions_are_those_of_the_old_file_or_the_umask";
@@ -318,7 +385,7 @@ fn paths_may_be_relative() {
             assert_eq!(names_in(".".as_ref()).len(), 4);
         }
         let empty = saver().save("", views(&tensors(1))).unwrap_err();
-        assert_eq!(empty.kind(), ErrorKind::Io, "{empty}");
+        assert_eq!(empty.kind(), ErrorKind::InvalidRequest, "{empty}");
         assert_eq!(names_in(".".as_ref()).len(), 4);
         return;
     }

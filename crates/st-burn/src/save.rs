@@ -6,7 +6,9 @@ use std::path::Path;
 
 use burn_core::tensor::{BoolStore, DType, TensorData};
 use burn_store::{bridge, burn_pack};
-use st_format::{Dtype, Error, ErrorKind, Framework, Result, SaveFrom, Storage};
+#[cfg(doc)]
+use st_format::ErrorKind;
+use st_format::{Dtype, Error, Framework, Result, SaveFrom, Storage};
 
 use crate::Burn;
 use crate::dtype::from_burn;
@@ -81,14 +83,7 @@ impl<T: Borrow<TensorData>> SaveFrom<T> for Burn {
 }
 
 fn dtype_of(dtype: DType) -> Result<Dtype> {
-    from_burn(dtype).ok_or_else(|| {
-        let message = format!(
-            "the format has no dtype for {}'s {}",
-            Burn::NAME,
-            dtype.name()
-        );
-        Error::new(ErrorKind::Unsupported, message)
-    })
+    from_burn(dtype).ok_or_else(|| Error::unknown_to_format(Burn::NAME, dtype.name()))
 }
 
 fn bytes_of(tensor: &TensorData, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {

@@ -345,9 +345,12 @@ impl ModuleStore for Store {
         let names = names.map_err(|error| error.with_path(path))?;
 
         let parameters = Parameter::of_module(tensors).map_err(|error| error.with_path(path))?;
-        self.saver
-            .save(path, names.iter().zip(parameters))
-            .map(drop)
+        let report = self.saver.save(path, names.iter().zip(parameters))?;
+        // A sharded one is loaded by its index.
+        if let Some(saved) = report.files.into_iter().next_back() {
+            self.place = Place::File(saved);
+        }
+        Ok(())
     }
 
     fn apply_to<M: ModuleSnapshot>(&mut self, module: &mut M) -> Result<ApplyResult> {

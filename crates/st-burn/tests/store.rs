@@ -519,3 +519,19 @@ fn a_parameter_that_is_a_transposed_view_is_saved_in_row_major_order() {
     let expected = TensorData::from([[2.0_f32, 2.0, 2.0], [5.0, 5.0, 5.0]]);
     assert_eq!(loaded["second.weight"], expected);
 }
+
+#[test]
+fn a_store_loads_the_shards_it_has_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let saver = Saver::new().max_shard_size(30);
+    let mut store = Store::create(dir.path().join("x.safetensors")).saver(saver);
+    let saved = model();
+    for _ in 0..2 {
+        saved.save_into(&mut store).unwrap();
+        let mut loaded = model();
+        loaded.load_from(&mut store).unwrap();
+        for name in NAMES {
+            assert_eq!(bytes_of(&loaded, name), bytes_of(&saved, name));
+        }
+    }
+}

@@ -56,8 +56,8 @@ pub type Saver = st_format::Saver<Candle>;
 ///
 /// # Errors
 ///
-/// As [`st_format::Saver::save`]. [`Unsupported`](ErrorKind::Unsupported) also for part of a
-/// tensor of F4 and F6 kinds and F8_E8M0, which candle only keeps.
+/// As [`st_format::Saver::save`]; [`Unsupported`](ErrorKind::Unsupported), or candle's own error,
+/// for part of a tensor of F4 and F6 kinds and F8_E8M0, which candle only keeps.
 pub fn save_from_candle<N, T>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (N, T)>,
@@ -72,10 +72,8 @@ where
 impl<T: Borrow<Tensor>> SaveFrom<T> for Candle {
     fn dtype(tensor: &T) -> Result<Dtype> {
         let dtype = tensor.borrow().dtype();
-        from_candle(dtype).ok_or_else(|| {
-            let message = format!("the format has no dtype for {}'s {dtype:?}", Candle::NAME);
-            Error::new(ErrorKind::Unsupported, message)
-        })
+        let name = dtype.as_str();
+        from_candle(dtype).ok_or_else(|| Error::unknown_to_format(Candle::NAME, name))
     }
 
     fn shape(tensor: &T) -> Vec<usize> {

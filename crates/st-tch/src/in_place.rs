@@ -5,7 +5,7 @@ use std::ops::Range;
 use st_format::Dtype;
 use tch::{Device, Tensor};
 
-use crate::save::{dtype_of, shape_of};
+use crate::save::{dtype_of, is_strided, shape_of};
 
 /// The bytes of each tensor's elements in row-major order, for those that can be written where
 /// they lie: on the CPU, contiguous, and apart from all the others.
@@ -57,8 +57,7 @@ pub(crate) fn bytes_of(tensors: &mut [Tensor]) -> Vec<Option<&mut [u8]>> {
 fn span(tensor: &Tensor) -> Option<Range<usize>> {
     let dtype = dtype_of(tensor).ok()?;
     let is_plain = tensor.device() == Device::Cpu
-        && !tensor.is_sparse()
-        && !tensor.is_mkldnn()
+        && is_strided(tensor)
         && tensor.is_contiguous()
         && !tensor.f_is_conj().ok()?
         && !tensor.f_is_neg().ok()?

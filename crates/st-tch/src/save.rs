@@ -3,7 +3,9 @@
 use std::borrow::Borrow;
 use std::path::Path;
 
-use st_format::{Dtype, Error, ErrorKind, Framework, Result, SaveFrom, Storage};
+#[cfg(doc)]
+use st_format::ErrorKind;
+use st_format::{Dtype, Error, Framework, Result, SaveFrom, Storage};
 use tch::{Device, TchError, Tensor};
 
 use crate::Tch;
@@ -78,10 +80,8 @@ impl<T: Borrow<Tensor>> SaveFrom<T> for Tch {
     fn storage(tensor: &T) -> Option<Storage> {
         let tensor = tensor.borrow();
         // Others have no memory of their elements, or not in that order, or are yet to be negated.
-        let is_plain = !tensor.is_sparse()
-            && !tensor.is_mkldnn()
-            && !tensor.f_is_conj().ok()?
-            && !tensor.f_is_neg().ok()?;
+        let is_plain =
+            is_strided(tensor) && !tensor.f_is_conj().ok()? && !tensor.f_is_neg().ok()?;
         is_plain.then(|| Storage {
             allocation: tensor.data_ptr().addr(),
             offset: 0,
@@ -101,15 +101,19 @@ impl<T: Borrow<Tensor>> SaveFrom<T> for Tch {
 /// The format's dtype for what a tensor holds.
 pub(crate) fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
     let kind = tensor.f_kind().map_err(tch_error)?;
-    from_tch(kind).ok_or_else(|| {
-        let message = format!("the format has no dtype for {}'s {kind:?}", Tch::NAME);
-        Error::new(ErrorKind::Unsupported, message)
-    })
+    from_tch(kind).ok_or_else(|| Error::unknown_to_format(Tch::NAME, &format!("{kind:?}")))
 }
 
 pub(crate) fn shape_of(tensor: &Tensor) -> Vec<usize> {
     // libtorch's sizes are never negative.
     tensor.size().into_iter().map(|dim| dim as usize).collect()
+}
+
+/// Whether a tensor has its elements in memory, by strides: only then can tch be asked where,
+/// without a panic.
+pub(crate) fn is_strided(tensor: &Tensor) -> bool {
+    // Of compressed sparse tensors, `is_sparse` knows nothing.
+    !tensor.is_sparse() && !tensor.is_mkldnn() && matches!(tensor.f_sparse_dim(), Ok(0))
 }
 
 /// Gives the elements' bytes in row-major order, block by block.

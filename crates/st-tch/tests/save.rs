@@ -88,10 +88,12 @@ fn what_cannot_be_saved_is_an_error_and_the_old_file_stays() {
     let before = std::fs::read(&path).unwrap();
     let wide = good.to_kind(Kind::ComplexDouble);
     let sparse = Tensor::eye(3, (Kind::Float, Device::Cpu)).to_sparse(None, None::<i64>, None);
+    let compressed = sparse.to_sparse_csr(None);
     let undefined = Tensor::new();
     for (bad, kind) in [
         (&wide, ErrorKind::Unsupported),
         (&sparse, ErrorKind::Framework),
+        (&compressed, ErrorKind::Framework),
         (&undefined, ErrorKind::Framework),
     ] {
         let error = save_from_tch(&path, [("good", &good), ("bad", bad)]).unwrap_err();

@@ -4,6 +4,7 @@
 //! "weight_map": {"tensor": "shard file", …}}`. Other keys are let be.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path};
 
@@ -49,20 +50,21 @@ pub(super) enum TotalSize {
     Bytes(u64),
 }
 
-/// Reads the text of an index.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+/// Reads the text of an index, and keeps its file open.
+pub(super) fn read(path: &Path) -> Result<(File, Vec<u8>)> {
     let (file, len) = header::open(path)?;
     if len > MAX_INDEX_LEN {
         let message = format!("the index is {len} bytes long, the limit is {MAX_INDEX_LEN}");
         return Err(invalid(message));
     }
-    header::read_text(&file, len as usize)
-        .map_err(|error| Error::io("cannot read the index", error))
+    let text = header::read_text(&file, len as usize)
+        .map_err(|error| Error::io("cannot read the index", error))?;
+    Ok((file, text))
 }
 
 /// The file names of an index's shards, relative to it.
 pub(crate) fn shard_names(path: &Path) -> Result<Vec<String>> {
-    let text = read(path)?;
+    let (_, text) = read(path)?;
     let shards = Index::parse(&text)?.shards.into_iter();
     Ok(shards.map(|shard| shard.file.into_owned()).collect())
 }

@@ -16,7 +16,14 @@ pub(super) fn layout(header: &Header) -> Result<u64> {
         })?;
         previous = Some(entry);
     }
-    Ok(previous.map_or(0, |last| last.end))
+    let data_len = previous.map_or(0, |last| last.end);
+    match header.data_start().checked_add(data_len) {
+        Some(_) => Ok(data_len),
+        None => {
+            let message = format!("a header and {data_len} bytes of tensors overflow 64 bits");
+            Err(Error::new(ErrorKind::InvalidLayout, message))
+        }
+    }
 }
 
 fn tensor(header: &Header, entry: &Entry, previous: Option<&Entry>) -> Result<(), String> {

@@ -34,6 +34,10 @@ impl Target {
         }
         let dir = directory_of(path).to_owned();
         let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(name) = name.filter(|name| is_index_of_another_name(name)) {
+            let message = format!("{name:?} is an index's name, expected one in {INDEX_SUFFIX}");
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
+        }
         let stem = name.and_then(|name| match name.strip_suffix(INDEX_SUFFIX) {
             None if is_sharded => name.strip_suffix(FILE_SUFFIX),
             stem => stem,
@@ -141,18 +145,30 @@ impl Target {
                 .into_iter()
                 .map(ClosedFile::keep)
                 .collect::<Result<_>>()?;
-            closed.replace_target()?;
+            let renamed = closed.rename().inspect_err(|_| {
+                for file in &files {
+                    // The error that there is already is the one to be told.
+                    let _ = remove(file.temporary());
+                }
+            })?;
+            renamed.sync()?;
             for file in &files {
                 file.link_to_target()?;
             }
             // While there is an index: without one, nothing would tell the old files from the new.
-            old.remove_all_but(dir, &names)?;
-            match has_index {
-                true => closed_index(&names)?.replace_target()?,
-                false => remove(&index)?,
-            }
-            for file in &files {
-                remove(file.temporary())?;
+            let removed = old.remove_all_but(dir, &names);
+            if has_index {
+                closed_index(&names)?.replace_target()?;
+                for file in &files {
+                    remove(file.temporary())?;
+                }
+                removed?;
+            } else {
+                removed?;
+                remove(&index)?;
+                for file in &files {
+                    remove(file.temporary())?;
+                }
             }
         }
         if let Some(made) = made.as_ref().filter(|_| durable) {
@@ -197,6 +213,14 @@ impl Drop for MadeDirectories {
             let _ = fs::remove_dir(path);
         }
     }
+}
+
+/// Whether opening a checkpoint takes a file for an index though it is not called as those that
+/// are written: it is not to be replaced by tensors.
+fn is_index_of_another_name(name: &str) -> bool {
+    let extension = Path::new(name).extension();
+    !name.ends_with(INDEX_SUFFIX)
+        && extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
 /// `model-00001-of-00007.safetensors` and so on, or `model.safetensors` where it is the only one.

@@ -39,6 +39,7 @@ impl AtomicFile {
     }
 
     fn at_target(path: &Path, target: PathBuf) -> Result<AtomicFile> {
+        check_file_path(path).map_err(|error| error.with_path(path))?;
         check_replaceable(&target).map_err(|error| error.with_path(path))?;
         let temporary = temporary_beside(&target).map_err(|error| {
             Error::io("cannot create a temporary file beside it", error).with_path(path)
@@ -139,20 +140,42 @@ impl ClosedFile {
 
     /// Renames the file to its target; where it is to be durable, the disk knows of it then.
     pub(crate) fn replace_target(self) -> Result<()> {
-        let ClosedFile {
-            path,
-            target,
-            temporary,
-            durable,
-        } = self;
-        let replace = || -> io::Result<()> {
-            temporary.persist(&target).map_err(|error| error.error)?;
-            match durable {
-                true => sync_directory(directory_of(&target)),
-                false => Ok(()),
+        self.rename()?.sync()
+    }
+
+    /// Renames the file to its target. After an error, nothing has changed.
+    pub(crate) fn rename(self) -> Result<RenamedFile> {
+        match self.temporary.persist(&self.target) {
+            Ok(()) => Ok(RenamedFile {
+                path: self.path,
+                target: self.target,
+                durable: self.durable,
+            }),
+            Err(error) => {
+                Err(Error::io("cannot finish the file", error.error).with_path(self.path))
             }
-        };
-        replace().map_err(|error| Error::io("cannot finish the file", error).with_path(path))
+        }
+    }
+}
+
+/// A file that has its name.
+#[derive(Debug)]
+pub(crate) struct RenamedFile {
+    path: PathBuf,
+    target: PathBuf,
+    durable: bool,
+}
+
+impl RenamedFile {
+    /// Where it is to be durable, waits until the disk knows of its name.
+    pub(crate) fn sync(self) -> Result<()> {
+        if !self.durable {
+            return Ok(());
+        }
+        sync_directory(directory_of(&self.target)).map_err(|error| {
+            let what = "saved, but the disk may not know of it yet";
+            Error::io(what, error).with_path(self.path)
+        })
     }
 }
 
@@ -174,7 +197,7 @@ impl KeptFile {
         let link = || {
             // A link replaces nothing, a rename does.
             let mut name = self.temporary.as_os_str().to_owned();
-            name.push(".link");
+            name.push(TEMPORARY);
             let link = TempPath::try_from_path(PathBuf::from(name))?;
             // Some file systems have no links.
             fs::hard_link(&self.temporary, &link)
@@ -189,7 +212,7 @@ impl KeptFile {
             }
         };
         link().map_err(|error| {
-            let what = "saved under a temporary name, but it cannot have its own";
+            let what = "saved, but under a temporary name, for it cannot have its own";
             Error::io(what, error).with_path(&self.target)
         })
     }
@@ -210,6 +233,16 @@ fn set_aside(file: &File, bytes: u64) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn set_aside(_: &File, _: u64) -> io::Result<()> {
     Ok(())
+}
+
+/// A path that no rename can lead to is refused before anything is written.
+fn check_file_path(path: &Path) -> Result<()> {
+    let ends_in_separator = path.to_string_lossy().ends_with(std::path::is_separator);
+    if path.file_name().is_some() && !ends_in_separator {
+        return Ok(());
+    }
+    let message = "the path is that of a directory, which is not there; expected a file's";
+    Err(Error::new(ErrorKind::InvalidRequest, message))
 }
 
 /// Devices and pipes are no files to be replaced by others, and directories cannot be.

@@ -16,8 +16,8 @@ use crate::{Dtype, Header, TensorInfo, checksum};
 pub struct Layout {
     tensors: Vec<(String, Dtype, Vec<usize>)>,
     names: HashSet<String>,
-    metadata: BTreeMap<String, String>,
-    in_given_order: bool,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) in_given_order: bool,
     alignment: usize,
     reserved: usize,
     checksums: bool,
@@ -89,16 +89,14 @@ impl Layout {
         let mut infos = Vec::with_capacity(self.tensors.len());
         let mut begin = 0_u64;
         for (name, dtype, shape) in &self.tensors {
-            let end = byte_len(*dtype, shape).and_then(|len| begin.checked_add(len));
-            let end = end.ok_or_else(|| {
-                let message = format!("{dtype} {shape:?} is no whole number of bytes below 2^64");
-                Error::new(ErrorKind::InvalidRequest, message).with_tensor(name)
-            })?;
+            let len = byte_len(*dtype, shape).map_err(|error| error.with_tensor(name))?;
+            let end = begin.checked_add(len).ok_or_else(too_much)?;
             infos.push(TensorInfo::new(name, *dtype, shape, begin..end));
             begin = end;
         }
         let json = text::json(&self.metadata, infos.into_iter());
         let bytes = text::padded(&json, self.header_len(json.len())?)?;
+        begin.checked_add(bytes.len() as u64).ok_or_else(too_much)?;
         let header = Header::parse(&bytes)?;
         Ok((bytes, header))
     }
@@ -131,11 +129,22 @@ pub(crate) fn check_name(name: &str, is_new: bool) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidRequest, fault).with_tensor(name))
 }
 
+fn too_much() -> Error {
+    let message = "the tensors together overflow 64 bits";
+    Error::new(ErrorKind::InvalidRequest, message)
+}
+
 /// The bytes that elements of such a dtype and shape take.
-pub(crate) fn byte_len(dtype: Dtype, shape: &[usize]) -> Option<u64> {
-    let elements = shape
+pub(crate) fn byte_len(dtype: Dtype, shape: &[usize]) -> Result<u64> {
+    let bits = shape
         .iter()
-        .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))?;
-    let bits = elements.checked_mul(u64::from(dtype.bits()))?;
-    bits.is_multiple_of(8).then_some(bits / 8)
+        .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
+        .and_then(|elements| elements.checked_mul(u64::from(dtype.bits())));
+    let fault = match bits {
+        Some(bits) if bits.is_multiple_of(8) => return Ok(bits / 8),
+        Some(bits) => format!("takes {bits} bits, which is no whole number of bytes"),
+        None => "overflows 64 bits".to_owned(),
+    };
+    let message = format!("{dtype} {shape:?} {fault}");
+    Err(Error::new(ErrorKind::InvalidRequest, message))
 }
