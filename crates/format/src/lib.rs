@@ -25,7 +25,8 @@
 //!   lacks is an error that names the tensor.
 //! - Safe functions are sound for every caller. Mapping a file that someone else may change is
 //!   not, so [`Mapped::open`] and [`Checkpoint::map`] are `unsafe`, and everything else reads.
-//! - Headers are parsed once per file, in one pass.
+//! - Headers are parsed once per file, in one pass. Only a long one that is broken, or has a very
+//!   long entry, is read a second time, to say what is wrong with it.
 //!
 //! # What is accepted
 //!

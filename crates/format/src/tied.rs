@@ -3,9 +3,8 @@
 //! A file holds such a tensor once. Its other names stand in `__metadata__`, as the reference's
 //! `save_model` writes them: the alias is the key, the kept name the value.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::error::{Error, ErrorKind, Quoted, Result};

@@ -156,20 +156,18 @@ impl Target {
                 file.link_to_target()?;
             }
             // While there is an index: without one, nothing would tell the old files from the new.
-            let removed = old.remove_all_but(dir, &names);
+            let mut removed = old.remove_all_but(dir, &names);
             if has_index {
                 closed_index(&names)?.replace_target()?;
-                for file in &files {
-                    remove(file.temporary())?;
-                }
-                removed?;
             } else {
                 removed?;
                 remove(&index)?;
-                for file in &files {
-                    remove(file.temporary())?;
-                }
+                removed = Ok(());
             }
+            for file in &files {
+                remove(file.temporary())?;
+            }
+            removed?;
         }
         if let Some(made) = made.as_ref().filter(|_| durable) {
             made.sync()?;
